@@ -250,15 +250,17 @@ pub(crate) fn token() -> DelegationToken {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sojourn_shm::{Access, Segment};
+    use sojourn_shm::{Access, NewSegment, Segment};
     use sojourn_stream::{Inbox, Layout};
     use std::sync::Arc;
 
     /// The program's side of a stream, and the carrier's.
     fn sides() -> [Stream; 2] {
         let layout = Layout::new([4096; 2]).unwrap();
-        let (segment, _) = Segment::create("test", layout.len(), Access::ReadWrite).unwrap();
-        let (memory, _) = Segment::create("test", Inbox::LEN, Access::ReadWrite).unwrap();
+        let NewSegment { segment, .. } =
+            Segment::create("test", layout.len(), Access::ReadWrite).unwrap();
+        let NewSegment { segment: memory, .. } =
+            Segment::create("test", Inbox::LEN, Access::ReadWrite).unwrap();
         let event = || rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).unwrap();
         let memory = memory.map(Access::ReadWrite).unwrap();
         let inbox = Arc::new(Inbox::new(memory, event(), event()).unwrap());

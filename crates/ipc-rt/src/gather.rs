@@ -200,10 +200,11 @@ impl Parts {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use sojourn_shm::{Access, Segment};
+    use sojourn_shm::{Access, NewSegment, Segment};
 
     fn stream(gather: &Gather<'_>, step: usize) -> Vec<u8> {
-        let (_segment, mapping) = Segment::create("sojourn-test", 8192, Access::ReadWrite).unwrap();
+        let NewSegment { mapping, .. } =
+            Segment::create("sojourn-test", 8192, Access::ReadWrite).unwrap();
         let mut bytes = vec![];
         while (bytes.len() as u64) < gather.total() {
             let area = mapping.span(0, step).unwrap();

@@ -8,7 +8,7 @@
 //! mapped, so memory lent to an untrusted server should be dropped, not reused.
 
 use crate::shares::Share;
-use sojourn_shm::{Access, Mapping, Segment, SegmentError, Span};
+use sojourn_shm::{Access, Mapping, NewSegment, Segment, SegmentError, Span};
 
 /// Flag of a grant: the receiver may write.
 pub const WRITE: u32 = 1;
@@ -31,7 +31,7 @@ impl Memory {
     /// # Errors
     /// [`SegmentError::System`].
     pub fn new(len: usize, others: Access) -> Result<Self, SegmentError> {
-        let (segment, mapping) = Segment::create("sojourn-grant", len, others)?;
+        let NewSegment { segment, mapping } = Segment::create("sojourn-grant", len, others)?;
         Ok(Self { segment, mapping, access: others })
     }
 

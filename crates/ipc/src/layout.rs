@@ -9,7 +9,9 @@ use crate::rt::gather::TABLE_LEN;
 use crate::rt::{FDS_MAX, GRANTS_MAX, ITEMS_MAX};
 use core::ptr::NonNull;
 pub(crate) use sojourn_shm::ring::{DIRECT, distance, is_answer, is_call, next_seq, tag_seq};
-use sojourn_shm::{Access, AtomicU32, AtomicU64, Line, Mapping, Segment, SegmentError, Span};
+use sojourn_shm::{
+    Access, AtomicU32, AtomicU64, Line, Mapping, NewSegment, Segment, SegmentError, Span,
+};
 
 /// Bytes of a body that travel in the message's own cache lines.
 pub const INLINE_MAX: usize = INLINE_WORDS * 8;
@@ -89,7 +91,8 @@ unsafe impl Sync for Region {}
 impl Region {
     /// Creates a region for a new client.
     pub(crate) fn create(layout: Layout) -> Result<(Segment, Self), SegmentError> {
-        let (segment, mapping) = Segment::create("sojourn-ipc", layout.len(), Access::ReadWrite)?;
+        let NewSegment { segment, mapping } =
+            Segment::create("sojourn-ipc", layout.len(), Access::ReadWrite)?;
         Ok((segment, Self::over(mapping, layout)?))
     }
 

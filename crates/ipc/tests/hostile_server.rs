@@ -12,7 +12,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use sojourn_ipc::{
     Access, Address, CallError, ConnectError, ConnectOptions, Connection, Memory, Reason,
 };
-use sojourn_shm::{Segment, futex, park};
+use sojourn_shm::{NewSegment, Segment, futex, park};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -115,7 +115,8 @@ fn meet() -> (Connection, RawServer) {
     )
     .unwrap();
     let len = Region::len(SLOTS, AREA);
-    let (segment, mapping) = Segment::create("sojourn-hostile", len, Access::ReadWrite).unwrap();
+    let NewSegment { segment, mapping } =
+        Segment::create("sojourn-hostile", len, Access::ReadWrite).unwrap();
     let welcome = (WELCOME, 0, [1 | u64::from(SLOTS) << 32, AREA as u64, 1 << 20, 0]);
     raw::send_bytes(&ours, &raw::bytes(welcome), &[segment.as_fd()]).unwrap();
     let options = ConnectOptions { max_message: 100_000, ..Default::default() };

@@ -21,7 +21,7 @@ use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 use rustix::net::RecvFlags;
 use sojourn_session::{HomeT, InboxT, JoinT, KindT, LocalNumber, OfferT};
-use sojourn_shm::{Access, Mapping, Segment};
+use sojourn_shm::{Access, Mapping, NewSegment, Segment};
 use sojourn_stream::{Inbox, Layout, Stream};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
@@ -90,7 +90,8 @@ impl Pair {
     /// memory, and may write anything there.
     pub(crate) fn join_hostile(&self) -> Hostile {
         let layout = Layout::new([RING_BYTES; 2]).unwrap();
-        let (segment, memory) = Segment::create("test", layout.len(), Access::ReadWrite).unwrap();
+        let NewSegment { segment, mapping: memory } =
+            Segment::create("test", layout.len(), Access::ReadWrite).unwrap();
         let view = |side| {
             let mapping = segment.map(Access::ReadWrite).unwrap();
             Stream::new(mapping, layout, side, common_inbox(), 0).unwrap()
@@ -112,7 +113,8 @@ impl Pair {
     pub(crate) fn join(&self, inboxes: [(Arc<Inbox>, SetNumber); 2]) -> bool {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let layout = Layout::new([RING_BYTES; 2]).unwrap();
-        let (segment, _) = Segment::create("test", layout.len(), Access::ReadWrite).unwrap();
+        let NewSegment { segment, .. } =
+            Segment::create("test", layout.len(), Access::ReadWrite).unwrap();
         let slots = [(); 2].map(|()| NEXT.fetch_add(1, Ordering::SeqCst) % Inbox::SLOTS);
         let mut all = true;
         for side in 0..2 {

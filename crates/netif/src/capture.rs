@@ -63,9 +63,9 @@ impl<I: Interface, W: Write, C: FnMut() -> u64> Capture<I, W, C> {
         self.record.error.as_ref()
     }
 
-    /// Ends the capture and returns the interface and the writer.
-    pub fn into_parts(self) -> (I, Writer<W>) {
-        (self.inner, self.record.writer)
+    /// Ends the capture and returns the writer.
+    pub fn into_writer(self) -> Writer<W> {
+        self.record.writer
     }
 }
 
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn both_directions_are_written_with_their_times() {
         let options = sim::Options { latency_ns: 5, ..sim::Options::default() };
-        let (near, mut far, clock) = sim::pair(&options);
+        let sim::Link { near, mut far, clock } = sim::pair(&options);
         let writer = Writer::new(Vec::new(), "test").unwrap();
         let start = writer_len("test", "near");
         let mut capture = Capture::new(near, writer, "near", || 77).unwrap();
@@ -108,7 +108,7 @@ mod tests {
         clock.advance(5);
         assert_eq!(capture.receive(9, &mut |_| ()), Ok(1));
         assert!(capture.error().is_none());
-        let (_, writer) = capture.into_parts();
+        let writer = capture.into_writer();
         let bytes = writer.into_inner();
         let blocks = &bytes[start..];
         assert_eq!(blocks.len(), 2 * 52);
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_full_disk_ends_the_capture_and_not_the_traffic() {
-        let (near, mut far, _clock) = sim::pair(&sim::Options::default());
+        let sim::Link { near, mut far, .. } = sim::pair(&sim::Options::default());
         let writer = Writer::new(Full(writer_len("test", "near")), "test").unwrap();
         let mut capture = Capture::new(near, writer, "near", || 0).unwrap();
         capture.send(&Outgoing::plain(b"one")).unwrap();

@@ -199,9 +199,14 @@ impl<I: Interface> Fault<I> {
         Self { inner, receive, send }
     }
 
-    /// Returns the counters of received frames and of sent frames.
-    pub const fn counts(&self) -> (FaultCounts, FaultCounts) {
-        (self.receive.counts, self.send.counts)
+    /// Returns the counters of received frames.
+    pub const fn received_counts(&self) -> FaultCounts {
+        self.receive.counts
+    }
+
+    /// Returns the counters of sent frames.
+    pub const fn sent_counts(&self) -> FaultCounts {
+        self.send.counts
     }
 
     /// Returns the inner interface.

@@ -8,7 +8,7 @@ const FRAMES: u32 = 20_000;
 /// Sends numbered frames through an injector at the sending end, and returns the numbers that
 /// arrive.
 fn sent_through(options: &FaultOptions) -> (Vec<u32>, FaultCounts) {
-    let (near, mut far, _clock) = sim::pair(&sim::Options::default());
+    let sim::Link { near, mut far, .. } = sim::pair(&sim::Options::default());
     let mut near = Fault::new(near, options);
     let mut arrived = Vec::new();
     for number in 0..FRAMES {
@@ -22,13 +22,13 @@ fn sent_through(options: &FaultOptions) -> (Vec<u32>, FaultCounts) {
     }
     near.flush().unwrap();
     far.receive(usize::MAX, &mut |received| arrived.push(number_of(received.frame))).unwrap();
-    (arrived, near.counts().1)
+    (arrived, near.sent_counts())
 }
 
 /// Sends numbered frames through an injector at the receiving end, and returns the numbers that
 /// arrive.
 fn received_through(options: &FaultOptions) -> (Vec<u32>, FaultCounts) {
-    let (mut near, far, _clock) = sim::pair(&sim::Options::default());
+    let sim::Link { mut near, far, .. } = sim::pair(&sim::Options::default());
     let mut far = Fault::new(far, options);
     let mut arrived = Vec::new();
     let mut take = |far: &mut Fault<sim::Endpoint>| {
@@ -43,7 +43,7 @@ fn received_through(options: &FaultOptions) -> (Vec<u32>, FaultCounts) {
     // Receives until nothing is left; the last call releases the frames held back.
     while take(&mut far) > 0 {}
     take(&mut far);
-    (arrived, far.counts().0)
+    (arrived, far.received_counts())
 }
 
 fn frame(number: u32) -> [u8; 64] {
@@ -135,7 +135,7 @@ const PARTIAL: Checksum = Checksum::Partial { start: 34, offset: 6 };
 #[test]
 fn damage_is_one_bit_that_a_checksum_shows() {
     for checksum in [PARTIAL, Checksum::Unknown] {
-        let (mut near, far, _clock) = sim::pair(&sim::Options::default());
+        let sim::Link { mut near, far, .. } = sim::pair(&sim::Options::default());
         let rates = Rates { corruption: 1_000_000, ..Rates::default() };
         let mut far = Fault::new(far, &FaultOptions { receive: rates, ..FaultOptions::default() });
         let sound = with_checksum(Checksum::Unknown);
@@ -161,7 +161,7 @@ fn damage_is_one_bit_that_a_checksum_shows() {
 
 #[test]
 fn a_damaged_frame_of_segments_is_lost_on_the_way_out() {
-    let (near, mut far, _clock) = sim::pair(&sim::Options::default());
+    let sim::Link { near, mut far, .. } = sim::pair(&sim::Options::default());
     let rates = Rates { corruption: 1_000_000, ..Rates::default() };
     let mut near = Fault::new(near, &FaultOptions { send: rates, ..FaultOptions::default() });
     let bytes = with_checksum(PARTIAL);
@@ -170,5 +170,5 @@ fn a_damaged_frame_of_segments_is_lost_on_the_way_out() {
     near.send(&Outgoing { vnet, parts: [&bytes, &[], &[]] }).unwrap();
     near.send(&Outgoing::plain(&bytes)).unwrap();
     assert_eq!(far.receive(9, &mut |_| ()), Ok(1));
-    assert_eq!(near.counts().1.corrupted, 2);
+    assert_eq!(near.sent_counts().corrupted, 2);
 }

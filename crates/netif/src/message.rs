@@ -174,7 +174,8 @@ impl Inbox {
         &mut self,
         fd: BorrowedFd<'_>,
         has_vnet: bool,
-        (start, len): (&[u8], usize),
+        start: &[u8],
+        len: usize,
         place: Scatter<'_>,
     ) -> Result<bool, Errno> {
         let mut header = [0; HEADER_BYTES];

@@ -22,7 +22,7 @@ use crate::message::{Inbox, Taken};
 use crate::packet::{self, PacketOptions, Socket};
 use crate::pass_on::pass_on;
 use crate::raw;
-use crate::slot::{Filled, Slots};
+use crate::slot::{Filled, SlotFrame, Slots};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 
@@ -162,19 +162,19 @@ enum Lost {
     Damaged,
 }
 
-/// Receives the frame at the head of the socket's queue; `start` is the beginning from its slot.
+/// Receives the frame at the head of the socket's queue; `queued` is what its slot says.
 fn take_queued(
     inbox: &mut Inbox,
     socket: &Socket,
-    start: Option<(Received<'_>, usize)>,
+    queued: Option<SlotFrame<'_>>,
     accept: &mut dyn Accept,
 ) -> Result<Option<Lost>, Errno> {
     let (fd, has_vnet) = (socket.fd(), socket.has_vnet);
-    if let Some((start, len)) = start
+    if let Some(SlotFrame { start, len }) = queued
         && let Some(place) = accept.place(&start, len)
         && place.holds(len)
     {
-        let is_there = inbox.take_to(fd, has_vnet, (start.frame, len), place)?;
+        let is_there = inbox.take_to(fd, has_vnet, start.frame, len, place)?;
         if is_there {
             accept.placed();
         }

@@ -102,8 +102,19 @@ pub struct Endpoint {
     dropped: u64,
 }
 
-/// Creates a link and returns its two ends and its clock, which is at 0.
-pub fn pair(options: &Options) -> (Endpoint, Endpoint, Clock) {
+/// A simulated link.
+#[derive(Debug)]
+pub struct Link {
+    /// One end.
+    pub near: Endpoint,
+    /// The other end.
+    pub far: Endpoint,
+    /// The clock of both; at 0 to begin with.
+    pub clock: Clock,
+}
+
+/// Creates a link.
+pub fn pair(options: &Options) -> Link {
     let clock = Clock(Arc::new(AtomicU64::new(0)));
     let lane = || {
         let flights = VecDeque::new();
@@ -118,7 +129,7 @@ pub fn pair(options: &Options) -> (Endpoint, Endpoint, Clock) {
         counts: Statistics::default(),
         dropped: 0,
     };
-    (end(&there, &back, 1), end(&back, &there, 2), clock.clone())
+    Link { near: end(&there, &back, 1), far: end(&back, &there, 2), clock: clock.clone() }
 }
 
 /// Returns an end's properties; its address is a locally administered one.

@@ -21,7 +21,7 @@ fn arrivals(end: &mut Endpoint) -> Vec<(u64, u8)> {
 #[test]
 fn a_frame_arrives_after_its_own_time_and_the_latency() {
     let options = Options { latency_ns: 1000, rate: Some(1_000_000_000), ..Options::default() };
-    let (mut near, mut far, clock) = pair(&options);
+    let Link { mut near, mut far, clock } = pair(&options);
     near.send(&Outgoing::plain(&frame(100, 1))).unwrap();
     near.send(&Outgoing::plain(&frame(200, 2))).unwrap();
     assert_eq!(far.next_arrival_ns(), Some(1100));
@@ -38,7 +38,7 @@ fn a_frame_arrives_after_its_own_time_and_the_latency() {
 #[test]
 fn a_queue_that_is_full_drops_the_newest() {
     let options = Options { rate: Some(1_000_000), queue_bytes: 1000, ..Options::default() };
-    let (mut near, mut far, clock) = pair(&options);
+    let Link { mut near, mut far, clock } = pair(&options);
     for mark in 0..6 {
         near.send(&Outgoing::plain(&frame(300, mark))).unwrap();
     }
@@ -54,7 +54,7 @@ fn a_queue_that_is_full_drops_the_newest() {
 #[test]
 fn what_is_too_long_is_refused() {
     let options = Options { mtu: 1000, gso_max: 0, ..Options::default() };
-    let (mut near, _far, _clock) = pair(&options);
+    let Link { mut near, far: _far, .. } = pair(&options);
     near.send(&Outgoing::plain(&frame(1014, 0))).unwrap();
     assert_eq!(near.send(&Outgoing::plain(&frame(1015, 0))), Err(SendError::TooLong));
     let mut tagged = frame(1018, 0);
@@ -74,7 +74,7 @@ fn what_is_too_long_is_refused() {
 #[test]
 fn a_link_that_changes_does_not_reorder() {
     let options = Options { latency_ns: 1000, ..Options::default() };
-    let (mut near, mut far, clock) = pair(&options);
+    let Link { mut near, mut far, clock } = pair(&options);
     near.send(&Outgoing::plain(&frame(100, 1))).unwrap();
     near.change(&Options { latency_ns: 0, ..options });
     near.send(&Outgoing::plain(&frame(100, 2))).unwrap();
@@ -84,7 +84,7 @@ fn a_link_that_changes_does_not_reorder() {
 
 #[test]
 fn the_other_end_may_send_during_the_callback() {
-    let (mut near, mut far, _clock) = pair(&Options::default());
+    let Link { mut near, mut far, .. } = pair(&Options::default());
     near.send(&Outgoing::plain(&frame(60, 1))).unwrap();
     near.send(&Outgoing::plain(&frame(60, 2))).unwrap();
     let mut count = 0;

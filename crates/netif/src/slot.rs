@@ -26,6 +26,15 @@ const NANOSECONDS_AT: usize = core::mem::offset_of!(libc::tpacket2_hdr, tp_nsec)
 const TAG_AT: usize = core::mem::offset_of!(libc::tpacket2_hdr, tp_vlan_tci);
 const TAG_PROTOCOL_AT: usize = core::mem::offset_of!(libc::tpacket2_hdr, tp_vlan_tpid);
 
+/// A frame, as a slot describes it.
+#[derive(Debug)]
+pub(crate) struct SlotFrame<'a> {
+    /// The part of it in the slot.
+    pub(crate) start: Received<'a>,
+    /// The length of the whole frame.
+    pub(crate) len: usize,
+}
+
 /// The contents of the next slot.
 #[derive(Debug)]
 pub(crate) enum Filled<'a> {
@@ -33,9 +42,8 @@ pub(crate) enum Filled<'a> {
     Nothing,
     /// A frame.
     Frame(Received<'a>),
-    /// A frame that waits in the socket's queue: its start and its length, or `None` if the slot's
-    /// fields are impossible.
-    Queued(Option<(Received<'a>, usize)>),
+    /// A frame that waits in the socket's queue, or `None` if the slot's fields are impossible.
+    Queued(Option<SlotFrame<'a>>),
     /// The start of a frame whose rest is lost.
     Truncated,
     /// The slot's lengths are impossible.
@@ -75,7 +83,7 @@ impl Slots {
         let found = self.read(slot, status, has_vnet);
         match found {
             _ if status & libc::TP_STATUS_COPY != 0 => Filled::Queued(found),
-            Some((received, len)) if len == received.frame.len() => Filled::Frame(received),
+            Some(found) if found.len == found.start.frame.len() => Filled::Frame(found.start),
             Some(_) => Filled::Truncated,
             None => Filled::Damaged,
         }
@@ -88,9 +96,8 @@ impl Slots {
         status.is_none_or(|status| status.load(Ordering::Relaxed) & libc::TP_STATUS_USER != 0)
     }
 
-    /// Returns the part of a frame in the slot, and the length of the whole frame.
     #[inline]
-    fn read(&self, slot: usize, status: u32, has_vnet: bool) -> Option<(Received<'_>, usize)> {
+    fn read(&self, slot: usize, status: u32, has_vnet: bool) -> Option<SlotFrame<'_>> {
         let long = |at| self.map.load::<u32>(slot + at);
         let short = |at| self.map.load::<u16>(slot + at);
         let (len, held, at) = (long(LEN_AT)?, long(HELD_AT)? as usize, short(FRAME_AT)? as usize);
@@ -109,7 +116,8 @@ impl Slots {
         let tag = tag_of(status, short(TAG_AT)?, short(TAG_PROTOCOL_AT)?);
         let seconds = u64::from(long(SECONDS_AT)?);
         let time_ns = Some(seconds * 1_000_000_000 + u64::from(long(NANOSECONDS_AT)?));
-        Some((Received { vnet, frame, tag, time_ns }, len as usize))
+        let start = Received { vnet, frame, tag, time_ns };
+        Some(SlotFrame { start, len: len as usize })
     }
 
     /// Gives the slot back to the kernel, and goes on to the next.
@@ -198,7 +206,11 @@ mod tests {
             match slots.peek(has_vnet) {
                 Filled::Nothing => "nothing",
                 Filled::Frame(_) => "frame",
-                Filled::Queued(Some((start, 9000))) if start.frame.len() == 432 => "queued",
+                Filled::Queued(Some(found))
+                    if (found.len, found.start.frame.len()) == (9000, 432) =>
+                {
+                    "queued"
+                }
                 Filled::Queued(_) => "queued, whatever it is",
                 Filled::Truncated => "truncated",
                 Filled::Damaged => "damaged",
@@ -254,7 +266,8 @@ mod tests {
             let mut slots = slots(&contents);
             for turn in 0..2 * COUNT {
                 let slot = slots.map.address() as usize + (turn % COUNT) * LEN;
-                if let Filled::Frame(received) | Filled::Queued(Some((received, _))) =
+                if let Filled::Frame(received)
+                | Filled::Queued(Some(SlotFrame { start: received, .. })) =
                     slots.peek(has_vnet)
                 {
                     let range = received.frame.as_ptr_range();

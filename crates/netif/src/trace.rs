@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn the_last_events_are_remembered_in_order() {
-        let (near, mut far, clock) = sim::pair(&sim::Options::default());
+        let sim::Link { near, mut far, clock } = sim::pair(&sim::Options::default());
         let mut time = 100;
         let mut trace = Trace::new(near, 3, || {
             time += 1;

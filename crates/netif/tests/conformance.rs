@@ -36,7 +36,7 @@ struct Pair {
 }
 
 fn simulated(wrap: impl FnOnce(sim::Endpoint) -> Box<dyn Interface>) -> Option<Pair> {
-    let (near, far, _clock) = sim::pair(&sim::Options::default());
+    let sim::Link { near, far, .. } = sim::pair(&sim::Options::default());
     let (near, far) = (wrap(near), Box::new(far));
     Some(Pair { near, far, device: None, lab: None, _steering: None })
 }
@@ -85,7 +85,7 @@ fn ring(device: &str, layout: RingLayout) -> Ring {
 }
 
 fn xdp() -> Option<Pair> {
-    let mut pair = on_veth(|| sim::pair(&sim::Options::default()).0)?;
+    let mut pair = on_veth(|| sim::pair(&sim::Options::default()).near)?;
     let options = XdpOptions { chunks: 128, trusts_checksums: true, ..XdpOptions::default() };
     let lab = pair.lab.as_ref()?;
     let (near, steering) = lab.near(|| {

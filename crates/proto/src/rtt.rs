@@ -166,28 +166,35 @@ fn scaled(span: Duration) -> u64 {
 /// value after the second.
 #[derive(Clone, Debug, Default)]
 struct MinFilter {
-    best: Option<[(Instant, Duration); 3]>,
+    best: Option<[Measured; 3]>,
+}
+
+/// A value and the time at which it was measured.
+#[derive(Clone, Copy, Debug)]
+struct Measured {
+    at: Instant,
+    value: Duration,
 }
 
 impl MinFilter {
     fn least(&self) -> Option<Duration> {
-        self.best.map(|best| best[0].1)
+        self.best.map(|best| best[0].value)
     }
 
     fn update(&mut self, now: Instant, value: Duration) {
-        let new = (now, value);
+        let new = Measured { at: now, value };
         let Some(best) = &mut self.best else {
             self.best = Some([new; 3]);
             return;
         };
-        if value <= best[0].1 || now.since(best[2].0) > MIN_WINDOW {
+        if value <= best[0].value || now.since(best[2].at) > MIN_WINDOW {
             *best = [new; 3];
             return;
         }
-        if value <= best[1].1 {
+        if value <= best[1].value {
             best[1] = new;
             best[2] = new;
-        } else if value <= best[2].1 {
+        } else if value <= best[2].value {
             best[2] = new;
         }
         Self::age(best, new);
@@ -196,17 +203,17 @@ impl MinFilter {
     /// Drops the best value when it has left the window, and takes `new` as second or third value
     /// when a quarter or half of the window has passed without a better one
     /// (`minmax_subwin_update`).
-    fn age(best: &mut [(Instant, Duration); 3], new: (Instant, Duration)) {
-        let age = new.0.since(best[0].0);
+    fn age(best: &mut [Measured; 3], new: Measured) {
+        let age = new.at.since(best[0].at);
         if age > MIN_WINDOW {
             *best = [best[1], best[2], new];
-            if new.0.since(best[0].0) > MIN_WINDOW {
+            if new.at.since(best[0].at) > MIN_WINDOW {
                 *best = [best[1], best[2], new];
             }
-        } else if best[1].0 == best[0].0 && age > MIN_WINDOW.divided_by(4) {
+        } else if best[1].at == best[0].at && age > MIN_WINDOW.divided_by(4) {
             best[1] = new;
             best[2] = new;
-        } else if best[2].0 == best[1].0 && age > MIN_WINDOW.divided_by(2) {
+        } else if best[2].at == best[1].at && age > MIN_WINDOW.divided_by(2) {
             best[2] = new;
         }
     }

@@ -50,5 +50,5 @@ pub use connection::{Connection, Limits, ReceiveEnd};
 pub use disposition::{Disposition, Tally};
 pub use import::ImportError;
 pub use info::TcpInfo;
-pub use input::Arrival;
+pub use input::{Arrival, LentSegment};
 pub use segment::Transmit;

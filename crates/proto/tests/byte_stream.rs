@@ -101,7 +101,7 @@ impl End {
             self.connection.on_segment(now, arrival);
             return;
         }
-        let (_, lent) = self.connection.on_segment_lent(now, arrival);
+        let lent = self.connection.on_segment_lent(now, arrival).lent;
         let Some(bytes) = lent else { return };
         let read = (part % (bytes.len() as u64 + 1)) as usize;
         for (offset, got) in bytes[..read].iter().enumerate() {

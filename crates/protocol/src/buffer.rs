@@ -40,20 +40,32 @@ pub(crate) struct Buffer {
     envelope: Envelope,
 }
 
+/// The places for data, and for the envelope of a datagram.
+pub(crate) struct BufferRoom<'a> {
+    pub(crate) bytes: &'a mut [u8],
+    pub(crate) envelope: &'a mut Envelope,
+}
+
+/// Data, and the envelope of a datagram.
+pub(crate) struct FilledBuffer<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) envelope: &'a Envelope,
+}
+
 impl Buffer {
     pub(crate) fn new(len: usize) -> Self {
         Self { bytes: vec![0; len].into(), envelope: Envelope::NONE }
     }
 
-    /// Returns the first `len` bytes of room, and the place of the envelope.
-    pub(crate) fn room(&mut self, len: usize) -> (&mut [u8], &mut Envelope) {
+    /// Returns the first `len` bytes of room.
+    pub(crate) fn room(&mut self, len: usize) -> BufferRoom<'_> {
         let len = len.min(self.bytes.len());
-        (&mut self.bytes[..len], &mut self.envelope)
+        BufferRoom { bytes: &mut self.bytes[..len], envelope: &mut self.envelope }
     }
 
-    /// Returns the first `len` bytes, and the envelope.
-    pub(crate) fn filled(&self, len: usize) -> (&[u8], &Envelope) {
-        (&self.bytes[..len.min(self.bytes.len())], &self.envelope)
+    /// Returns the first `len` bytes.
+    pub(crate) fn filled(&self, len: usize) -> FilledBuffer<'_> {
+        FilledBuffer { bytes: &self.bytes[..len.min(self.bytes.len())], envelope: &self.envelope }
     }
 
     /// Takes in a datagram. Returns the length of what there was room for.

@@ -180,7 +180,7 @@ impl Data for Socket {
 
     fn receive(&self, buffer: &mut Buffer, room: usize, peek: bool) -> Result<usize, Errno> {
         match self.kind {
-            Kind::Tcp => self.receive_bytes(buffer.room(room).0, peek),
+            Kind::Tcp => self.receive_bytes(buffer.room(room).bytes, peek),
             Kind::Udp => self.receive_datagram(buffer, peek),
         }
     }

@@ -9,7 +9,7 @@ use sojourn_ipc::{Address, ConnectError, ConnectOptions, Connection, Deadline, W
 use sojourn_options::OptionName;
 use sojourn_session::protocol::client::{
     AddressT, CONTROL_MAX, DATA_MAX, DONT_WAIT, OPTION_MAX, ProtocolClient, ProtocolReceiveFromOut,
-    TokenT, WRITABLE,
+    ReadyT, TokenT, WRITABLE,
 };
 use sojourn_session::protocol::receiving::{Receiver, Receiving};
 use std::net::{Shutdown, SocketAddr};
@@ -84,6 +84,24 @@ pub struct Client {
     control: Vec<u8>,
 }
 
+/// A session that was handed over.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenedSession {
+    /// The session.
+    pub session: Session,
+    /// The right to take part in it.
+    pub token: Token,
+}
+
+/// Watched events that have happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionEvents {
+    /// The session.
+    pub session: Session,
+    /// The events, as [`Client::watch`] takes them.
+    pub events: u32,
+}
+
 impl Client {
     /// Connects to the protocol server at `server` (that of a session server, and
     /// [`crate::SUFFIX`]). It is started if need be.
@@ -123,14 +141,10 @@ impl Client {
     ///
     /// # Errors
     /// [`Error`].
-    pub fn open(
-        &mut self,
-        socket: BorrowedFd<'_>,
-        is_sole: bool,
-    ) -> Result<(Session, Token), Error> {
+    pub fn open(&mut self, socket: BorrowedFd<'_>, is_sole: bool) -> Result<OpenedSession, Error> {
         let out = self.stubs().open(Some(socket), is_sole)?;
         accept(out.ret)?;
-        Ok((Session(out.session), Token(out.token.half)))
+        Ok(OpenedSession { session: Session(out.session), token: Token(out.token.half) })
     }
 
     /// Takes part in a session that somebody else has opened.
@@ -328,9 +342,11 @@ impl Client {
     ///
     /// # Errors
     /// [`Error`].
-    pub fn collect(&mut self) -> Result<Vec<(Session, u32)>, Error> {
+    pub fn collect(&mut self) -> Result<Vec<SessionEvents>, Error> {
         let ready = self.stubs().collect()?;
-        Ok(ready.into_iter().map(|one| (Session(one.session), one.events)).collect())
+        let events =
+            |one: ReadyT| SessionEvents { session: Session(one.session), events: one.events };
+        Ok(ready.into_iter().map(events).collect())
     }
 
     /// Ends one direction, or both.

@@ -7,7 +7,7 @@
 //! with a datagram (`queue`).
 #![allow(unsafe_code, reason = "control messages as bytes, which no safe wrapper has")]
 
-use crate::buffer::{Buffer, CONTROL_LEN};
+use crate::buffer::{Buffer, BufferRoom, CONTROL_LEN};
 use crate::calls::{Socket, counted};
 use core::mem::MaybeUninit;
 use rustix::fd::{AsRawFd, BorrowedFd};
@@ -71,7 +71,7 @@ impl Socket {
                 // Only a UDP socket receives datagrams.
                 Route::Stream(_) => return Err(Errno::PROTONOSUPPORT),
             };
-            let (bytes, envelope) = buffer.room(usize::MAX);
+            let BufferRoom { bytes, envelope } = buffer.room(usize::MAX);
             let bufs = &mut [IoSliceMut::new(bytes)];
             match call.receive(bufs, how, &mut attempt) {
                 // It has gone home meanwhile.
@@ -109,7 +109,7 @@ fn flags() -> SendFlags {
 
 /// Receives from the kernel's queue.
 fn by_kernel(fd: BorrowedFd<'_>, buffer: &mut Buffer, peek: bool) -> Result<usize, Errno> {
-    let (bytes, envelope) = buffer.room(usize::MAX);
+    let BufferRoom { bytes, envelope } = buffer.room(usize::MAX);
     let mut name = MaybeUninit::<libc::sockaddr_in6>::zeroed();
     let mut parts = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     // SAFETY: zeroes are an empty header.
@@ -155,6 +155,7 @@ fn address_of(name: &libc::sockaddr_in6) -> Option<SocketAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::buffer::FilledBuffer;
     use std::net::UdpSocket;
     use std::os::fd::AsFd;
 
@@ -167,7 +168,7 @@ mod tests {
             let mut buffer = Buffer::new(4);
             for peek in [true, false] {
                 assert_eq!(by_kernel(to.as_fd(), &mut buffer, peek), Ok(4));
-                let (bytes, envelope) = buffer.filled(4);
+                let FilledBuffer { bytes, envelope } = buffer.filled(4);
                 assert_eq!((bytes, envelope.whole), (&b"data"[..], 8));
                 assert_eq!(envelope.from.socket_addr(), Ok(from.local_addr().ok()));
             }

@@ -40,7 +40,7 @@ mod table;
 #[cfg(feature = "server")]
 mod watcher;
 
-pub use client::{Client, Datagram, Error, Session, Token};
+pub use client::{Client, Datagram, Error, OpenedSession, Session, SessionEvents, Token};
 #[cfg(feature = "server")]
 pub use server::Protocol;
 pub use sojourn_ipc::{Address, Deadline, Wait};

@@ -8,7 +8,7 @@
 //! first, and kept if its receiver has gone. Not here: the lock around a queue and the sleep
 //! (`session`, `watcher`), the socket (`calls`).
 
-use crate::buffer::{Buffer, Envelope};
+use crate::buffer::{Buffer, Envelope, FilledBuffer};
 use rustix::io::Errno;
 use sojourn_ipc::{ClientId, Gone};
 use sojourn_session::protocol::server::{
@@ -73,19 +73,55 @@ impl ReceiveMode {
     }
 }
 
+/// A call that waits for events.
+#[derive(Debug)]
+struct Waiting<W> {
+    events: u32,
+    waiter: W,
+}
+
+/// A client, and the events that it watches for, or that have happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ClientEvents {
+    pub(crate) client: ClientId,
+    pub(crate) events: u32,
+}
+
+/// A datagram that was taken out for nobody.
+#[derive(Debug)]
+struct Unclaimed {
+    bytes: Vec<u8>,
+    envelope: Envelope,
+}
+
+/// A session's data, for those who wait.
+pub(crate) struct Source<'a, D> {
+    pub(crate) data: &'a D,
+    /// Others may receive, too, so that no byte may go to a receiver that has gone.
+    pub(crate) is_shared: bool,
+}
+
+impl<D> Clone for Source<'_, D> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<D> Copy for Source<'_, D> {}
+
 /// The calls that wait at a session. Either no receiver waits, or the session had no bytes at the
 /// last look.
 #[derive(Debug)]
 pub(crate) struct Queue<R, W> {
     receivers: VecDeque<R>,
-    waiters: Vec<(u32, W)>,
-    /// The clients that watch, each once, and the events that each watches for.
-    watches: Vec<(ClientId, u32)>,
+    waiters: Vec<Waiting<W>>,
+    /// The clients that watch, each once.
+    watches: Vec<ClientEvents>,
     /// The first bytes of the session that have been answered with and are still to be taken: while
     /// a session moves they may not be there for a moment.
     answered: usize,
     /// A datagram whose receiver had gone: the next one's.
-    unclaimed: Option<(Vec<u8>, Envelope)>,
+    unclaimed: Option<Unclaimed>,
 }
 
 impl<R: Receiver, W: Waiter> Queue<R, W> {
@@ -99,13 +135,12 @@ impl<R: Receiver, W: Waiter> Queue<R, W> {
         }
     }
 
-    /// Serves a receiver now, or has it wait. `is_shared`: others may receive, too, so that no byte
-    /// may go to a receiver that has gone. `buffer` has room for any receiver.
+    /// Serves a receiver now, or has it wait. `buffer` has room for any receiver.
     pub(crate) fn receive(
         &mut self,
         receiver: R,
         how: ReceiveMode,
-        source: (&impl Data, bool),
+        source: Source<'_, impl Data>,
         buffer: &mut Buffer,
     ) {
         let must_queue = !self.receivers.is_empty() && !how.peeks;
@@ -124,16 +159,18 @@ impl<R: Receiver, W: Waiter> Queue<R, W> {
     pub(crate) fn wait(&mut self, waiter: W, events: u32, data: &impl Data) {
         let ready = self.ready(data, if events == 0 { KNOWN } else { events & KNOWN | ALWAYS });
         match ready {
-            0 if events != 0 => self.waiters.push((events & KNOWN | ALWAYS, waiter)),
+            0 if events != 0 => {
+                self.waiters.push(Waiting { events: events & KNOWN | ALWAYS, waiter });
+            }
             ready => waiter.answer(0, ready),
         }
     }
 
     /// Sets the events that a client watches for; 0 ends the watch.
     pub(crate) fn watch(&mut self, client: ClientId, events: u32) {
-        self.watches.retain(|(watching, _)| *watching != client);
+        self.watches.retain(|watch| watch.client != client);
         if events != 0 {
-            self.watches.push((client, events & KNOWN | ALWAYS));
+            self.watches.push(ClientEvents { client, events: events & KNOWN | ALWAYS });
         }
     }
 
@@ -141,22 +178,21 @@ impl<R: Receiver, W: Waiter> Queue<R, W> {
     /// have watched for. Returns the events for which somebody still waits or watches.
     pub(crate) fn serve(
         &mut self,
-        (data, is_shared): (&impl Data, bool),
+        source: Source<'_, impl Data>,
         buffer: &mut Buffer,
-        rung: &mut Vec<(ClientId, u32)>,
+        rung: &mut Vec<ClientEvents>,
     ) -> u32 {
-        self.serve_receivers(data, is_shared, buffer);
-        let wanted = self.waiters.iter().map(|(events, _)| events);
-        let wanted = wanted.chain(self.watches.iter().map(|(_, events)| events));
+        self.serve_receivers(source, buffer);
+        let wanted = self.waiters.iter().map(|call| call.events);
+        let wanted = wanted.chain(self.watches.iter().map(|watch| watch.events));
         let wanted = wanted.fold(0, |all, events| all | events);
-        let ready = if wanted == 0 { 0 } else { self.ready(data, wanted) };
+        let ready = if wanted == 0 { 0 } else { self.ready(source.data, wanted) };
         if ready != 0 {
-            for (events, waiter) in self.waiters.extract_if(.., |(events, _)| *events & ready != 0)
-            {
-                waiter.answer(0, events & ready);
+            for call in self.waiters.extract_if(.., |call| call.events & ready != 0) {
+                call.waiter.answer(0, call.events & ready);
             }
-            let fired = self.watches.extract_if(.., |(_, events)| *events & ready != 0);
-            rung.extend(fired.map(|(client, events)| (client, events & ready)));
+            let fired = self.watches.extract_if(.., |watch| watch.events & ready != 0);
+            rung.extend(fired.map(|one| ClientEvents { events: one.events & ready, ..one }));
         }
         self.interest()
     }
@@ -172,13 +208,14 @@ impl<R: Receiver, W: Waiter> Queue<R, W> {
         &mut self,
         data: &impl Data,
         buffer: &mut Buffer,
-        (room, keeps): (usize, bool),
+        room: usize,
+        keeps: bool,
     ) -> Result<usize, Errno> {
         // Bytes that are still to be taken hide those behind them.
         if !self.settle(data, buffer) {
             return Err(Errno::AGAIN);
         }
-        let Some((bytes, envelope)) = &self.unclaimed else {
+        let Some(Unclaimed { bytes, envelope }) = &self.unclaimed else {
             return data.receive(buffer, room, keeps);
         };
         let len = buffer.fill(bytes, envelope);
@@ -206,32 +243,33 @@ impl<R: Receiver, W: Waiter> Queue<R, W> {
         &mut self,
         receiver: R,
         peeks: bool,
-        (data, is_shared): (&impl Data, bool),
+        source: Source<'_, impl Data>,
         buffer: &mut Buffer,
     ) -> Option<R> {
+        let Source { data, is_shared } = source;
         let has_datagrams = data.has_datagrams();
         let answers_first = !has_datagrams && (is_shared || receiver.is_answered_first());
         let keeps = peeks || answers_first;
-        match self.look(data, buffer, (receiver.size(), keeps)) {
+        match self.look(data, buffer, receiver.size(), keeps) {
             Err(Errno::AGAIN) => return Some(receiver),
             Err(error) => fail(receiver, error),
             Ok(count) => {
-                let (bytes, envelope) = buffer.filled(count);
+                let FilledBuffer { bytes, envelope } = buffer.filled(count);
                 let is_answered = receiver.answer(0, bytes, envelope).is_ok();
                 if is_answered && answers_first && !peeks {
                     self.answered = count;
                     self.settle(data, buffer);
                 } else if !is_answered && has_datagrams && !peeks {
-                    self.unclaimed = Some((bytes.to_vec(), *envelope));
+                    self.unclaimed = Some(Unclaimed { bytes: bytes.to_vec(), envelope: *envelope });
                 }
             }
         }
         None
     }
 
-    fn serve_receivers(&mut self, data: &impl Data, is_shared: bool, buffer: &mut Buffer) {
+    fn serve_receivers(&mut self, source: Source<'_, impl Data>, buffer: &mut Buffer) {
         while let Some(first) = self.receivers.pop_front() {
-            if let Some(left) = self.answer(first, false, (data, is_shared), buffer) {
+            if let Some(left) = self.answer(first, false, source, buffer) {
                 return self.receivers.push_front(left);
             }
         }
@@ -249,18 +287,19 @@ impl<R: Receiver, W: Waiter> Queue<R, W> {
     /// Returns the events for which somebody waits or watches.
     pub(crate) fn interest(&self) -> u32 {
         let receiving = if self.receivers.is_empty() { 0 } else { READABLE };
-        let waiting = self.waiters.iter().map(|(events, _)| events);
-        let watching = self.watches.iter().map(|(_, events)| events);
+        let waiting = self.waiters.iter().map(|call| call.events);
+        let watching = self.watches.iter().map(|watch| watch.events);
         waiting.chain(watching).fold(receiving, |all, events| all | events)
     }
 
     /// Answers all that wait with an error; watches end with `FAILED`.
-    pub(crate) fn end(&mut self, status: Errno, rung: &mut Vec<(ClientId, u32)>) {
+    pub(crate) fn end(&mut self, status: Errno, rung: &mut Vec<ClientEvents>) {
         self.receivers.drain(..).for_each(|receiver| fail(receiver, status));
-        for (_, waiter) in self.waiters.drain(..) {
-            waiter.answer(number(status), 0);
+        for call in self.waiters.drain(..) {
+            call.waiter.answer(number(status), 0);
         }
-        rung.extend(self.watches.drain(..).map(|(client, _)| (client, FAILED)));
+        let all = self.watches.drain(..);
+        rung.extend(all.map(|watch| ClientEvents { events: FAILED, ..watch }));
     }
 }
 

@@ -28,7 +28,7 @@ impl Data for Bytes {
     }
 
     fn receive(&self, buffer: &mut Buffer, room: usize, peek: bool) -> Result<usize, Errno> {
-        let (buffer, _) = buffer.room(room);
+        let buffer = buffer.room(room).bytes;
         if let Some(error) = self.fails.get() {
             return Err(error);
         }
@@ -124,13 +124,18 @@ impl Room {
         let is_answered_first = how.is_answered_first;
         let call = Call { is_answered_first, ..self.call(name, size) };
         let is_gone = Rc::clone(&call.is_gone);
-        self.queue.receive(call, how, (&self.bytes, self.is_shared), &mut self.buffer);
+        self.queue.receive(
+            call,
+            how,
+            Source { data: &self.bytes, is_shared: self.is_shared },
+            &mut self.buffer,
+        );
         is_gone
     }
 
-    fn serve(&mut self) -> (u32, Vec<(ClientId, u32)>) {
+    fn serve(&mut self) -> (u32, Vec<ClientEvents>) {
         let mut rung = Vec::new();
-        let data = (&self.bytes, self.is_shared);
+        let data = Source { data: &self.bytes, is_shared: self.is_shared };
         (self.queue.serve(data, &mut self.buffer, &mut rung), rung)
     }
 
@@ -208,9 +213,12 @@ fn who_waits_for_events_hears_of_those_and_of_no_others() {
     assert_eq!(room.answered(), [(1, 0, writable.clone()), (2, 0, writable)]);
     room.queue.watch(client(1), READABLE | WRITABLE);
     room.queue.watch(client(2), READABLE);
-    assert_eq!(room.serve(), (READABLE | ALWAYS, vec![(client(1), WRITABLE)]));
+    assert_eq!(
+        room.serve(),
+        (READABLE | ALWAYS, vec![ClientEvents { client: client(1), events: WRITABLE }])
+    );
     room.bytes.put(b"a");
-    assert_eq!(room.serve(), (0, vec![(client(2), READABLE)]));
+    assert_eq!(room.serve(), (0, vec![ClientEvents { client: client(2), events: READABLE }]));
     assert_eq!(room.answered(), [(3, 0, vec![READABLE as u8])]);
     assert_eq!(room.serve(), (0, vec![]), "once");
 }
@@ -229,7 +237,10 @@ fn a_watch_is_replaced_and_given_up() {
     room.receive(4, 1, WAITS);
     room.answered();
     room.queue.end(Errno::STALE, &mut rung);
-    assert_eq!((rung, room.queue.interest()), (vec![(client(1), FAILED)], 0));
+    assert_eq!(
+        (rung, room.queue.interest()),
+        (vec![ClientEvents { client: client(1), events: FAILED }], 0)
+    );
     assert_eq!(room.answered(), [(4, Errno::STALE.raw_os_error().cast_unsigned(), vec![])]);
 }
 
@@ -297,20 +308,25 @@ fn a_datagram_is_one_receivers_and_the_next_ones_if_that_has_gone() {
     for name in 1..=3 {
         let call = Call { is_answered_first: true, ..room.call(name, 3) };
         call.is_gone.set(name < 3);
-        room.queue.receive(call, WAITS, (&data, true), &mut room.buffer);
+        room.queue.receive(call, WAITS, Source { data: &data, is_shared: true }, &mut room.buffer);
     }
     let datagrams = [b"abcd", b"efgh"].map(|bytes| (bytes.to_vec(), 4));
     data.0.borrow_mut().extend(datagrams);
-    room.queue.serve((&data, true), &mut room.buffer, &mut Vec::new());
+    room.queue.serve(Source { data: &data, is_shared: true }, &mut room.buffer, &mut Vec::new());
     assert_eq!(room.answered(), [(3, 0, b"abc".to_vec())], "two have gone, the rest is cut off");
     let gone = room.call(4, 2);
     gone.is_gone.set(true);
-    room.queue.receive(gone, WAITS, (&data, true), &mut room.buffer);
+    room.queue.receive(gone, WAITS, Source { data: &data, is_shared: true }, &mut room.buffer);
     assert_eq!(data.ready(READABLE), 0);
     room.queue.wait(room.call(5, 0), READABLE, &data);
     assert_eq!(room.answered(), [(5, 0, vec![READABLE as u8])], "one is left");
     for (name, how) in [(6, ReceiveMode::of(PEEK)), (7, WAITS)] {
-        room.queue.receive(room.call(name, 9), how, (&data, true), &mut room.buffer);
+        room.queue.receive(
+            room.call(name, 9),
+            how,
+            Source { data: &data, is_shared: true },
+            &mut room.buffer,
+        );
         assert_eq!(room.answered(), [(name, 0, b"efgh".to_vec())], "all of it");
     }
 }

@@ -15,10 +15,10 @@ mod operations;
 use crate::bells::Bells;
 use crate::buffer::Envelope;
 use crate::calls::{self, Kind, Socket};
-use crate::queue::{ReceiveMode, ignore, number};
+use crate::queue::{ClientEvents, ReceiveMode, Source, ignore, number};
 use crate::session::{Receive, ReceiveReply, Served, with_buffer};
 use crate::slow::Slow;
-use crate::table::{Entry, Limits, Table};
+use crate::table::{Entry, Found, Limits, Opened, Refused, Table};
 use crate::watcher::Watcher;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use rustix::fd::{AsFd, OwnedFd};
@@ -56,6 +56,13 @@ pub struct Protocol {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A session that the server has taken in.
+struct TakenIn {
+    /// Its number for the client.
+    number: u32,
+    token: [u64; 2],
 }
 
 impl Protocol {
@@ -103,13 +110,13 @@ impl Protocol {
         self.slow.end();
     }
 
-    fn find(&self, caller: &Caller, session: u32) -> Result<(Session, bool), Errno> {
-        let (found, is_shared) = lock(&self.table).find(caller.client, session)?;
-        if found.session.is_released.load(Ordering::SeqCst) {
-            self.put(found);
+    fn find(&self, caller: &Caller, session: u32) -> Result<Found<Served>, Errno> {
+        let found = lock(&self.table).find(caller.client, session)?;
+        if found.entry.session.is_released.load(Ordering::SeqCst) {
+            self.put(found.entry);
             return Err(Errno::STALE);
         }
-        Ok((found, is_shared))
+        Ok(found)
     }
 
     /// Lets go of a session. The last reference must not be dropped on a thread that others
@@ -130,19 +137,14 @@ impl Protocol {
         self.put(session);
     }
 
-    fn ring(&self, session: &Session, rung: Vec<(ClientId, u32)>) {
-        for (client, events) in rung {
+    fn ring(&self, session: &Session, rung: Vec<ClientEvents>) {
+        for ClientEvents { client, events } in rung {
             let number = lock(&self.table).number_of(client, session);
             number.into_iter().for_each(|number| self.bells.ring(client, number, events));
         }
     }
 
-    fn take_in(
-        &self,
-        caller: &Caller,
-        end: OwnedFd,
-        is_sole: bool,
-    ) -> Result<(u32, [u64; 2]), Errno> {
+    fn take_in(&self, caller: &Caller, end: OwnedFd, is_sole: bool) -> Result<TakenIn, Errno> {
         lock(&self.table).has_room(caller.client)?;
         let kind = calls::kind_of(end.as_fd())?;
         let token = fresh_token()?;
@@ -151,12 +153,12 @@ impl Protocol {
         self.watcher.add(served.socket.number(), key)?;
         let opened = lock(&self.table).open(caller.client, token, served);
         match opened {
-            Ok((number, session)) => {
+            Ok(Opened { number, entry: session }) => {
                 lock(&self.watched).insert(key, Arc::downgrade(&session));
                 self.put(session);
-                Ok((number, token))
+                Ok(TakenIn { number, token })
             }
-            Err((error, served)) => {
+            Err(Refused { error, session: served }) => {
                 self.slow.leave(move || drop(served));
                 Err(error)
             }
@@ -167,10 +169,11 @@ impl Protocol {
     fn with_socket<R>(
         &self,
         caller: &Caller,
-        (session, kind): (u32, Kind),
+        session: u32,
+        kind: Kind,
         work: impl FnOnce(&Served) -> Result<R, Errno>,
     ) -> Result<R, Errno> {
-        let (session, _) = self.find(caller, session)?;
+        let session = self.find(caller, session)?.entry;
         let done = match session.session.socket.kind() == kind {
             true => work(&session.session),
             false => Err(Errno::OPNOTSUPP),
@@ -184,13 +187,14 @@ impl Protocol {
         &self,
         caller: &Caller,
         session: u32,
-        (flags, size): (u32, u32),
+        flags: u32,
+        size: u32,
         reply: ReceiveReply,
     ) {
         let refused = |reply: ReceiveReply, error| {
             ignore(reply.lend(number(error), &[], &Envelope::NONE));
         };
-        let (session, is_shared) = match self.find(caller, session) {
+        let Found { entry: session, is_shared } = match self.find(caller, session) {
             Ok(found) => found,
             Err(error) => return refused(reply, error),
         };
@@ -202,8 +206,8 @@ impl Protocol {
                 let how = ReceiveMode::of(flags);
                 let (client, is_answered_first) = (caller.client, how.is_answered_first);
                 let receiver = Receive { size: size as usize, client, is_answered_first, reply };
-                let data = (&served.socket, is_shared);
-                with_buffer(|buffer| waiting.queue.receive(receiver, how, data, buffer));
+                let source = Source { data: &served.socket, is_shared };
+                with_buffer(|buffer| waiting.queue.receive(receiver, how, source, buffer));
                 served.arm(&mut waiting, &self.watcher);
             }
         }

@@ -7,7 +7,7 @@
 use crate::buffer::{Buffer, Envelope};
 use crate::calls::{Kind, Socket};
 
-use crate::queue::{Queue, Receiver, Waiter, ignore};
+use crate::queue::{ClientEvents, Queue, Receiver, Source, Waiter, ignore};
 use crate::watcher::Watcher;
 use core::cell::RefCell;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -158,12 +158,7 @@ impl Served {
 
     /// Answers waiting calls after the watcher has found something. `rung` gets the clients that
     /// have watched, with their events.
-    pub(crate) fn found(
-        &self,
-        watcher: &Watcher,
-        is_shared: bool,
-        rung: &mut Vec<(ClientId, u32)>,
-    ) {
+    pub(crate) fn found(&self, watcher: &Watcher, is_shared: bool, rung: &mut Vec<ClientEvents>) {
         let mut waiting = self.lock();
         // Nobody waits any more: one vain wake-up is the price of not disarming after each answer.
         if waiting.queue.interest() == 0 && waiting.armed != 0 {
@@ -182,9 +177,11 @@ impl Served {
         waiting: &mut Waiting,
         watcher: &Watcher,
         is_shared: bool,
-        rung: &mut Vec<(ClientId, u32)>,
+        rung: &mut Vec<ClientEvents>,
     ) {
-        with_buffer(|buffer| waiting.queue.serve((&self.socket, is_shared), buffer, rung));
+        with_buffer(|buffer| {
+            waiting.queue.serve(Source { data: &self.socket, is_shared }, buffer, rung)
+        });
         // Armed anew even for the same events: while a session moves, bytes may be hidden from the
         // look after their event was told of.
         waiting.armed = 0;

@@ -34,8 +34,43 @@ pub(crate) struct Entry<S> {
     pub(crate) session: S,
 }
 
-/// A session that was taken in, and its number for the client.
-pub(crate) type Opened<S> = (u32, Arc<Entry<S>>);
+/// A session that was taken in.
+#[derive(Debug)]
+pub(crate) struct Opened<S> {
+    /// Its number for the client.
+    pub(crate) number: u32,
+    pub(crate) entry: Arc<Entry<S>>,
+}
+
+/// A session that was not taken in.
+#[derive(Debug)]
+pub(crate) struct Refused<S> {
+    pub(crate) error: Errno,
+    pub(crate) session: S,
+}
+
+/// A session that a client has.
+#[derive(Debug)]
+pub(crate) struct Found<S> {
+    pub(crate) entry: Arc<Entry<S>>,
+    /// Others have it, too.
+    pub(crate) is_shared: bool,
+}
+
+/// A part in a session that was taken back.
+#[derive(Debug)]
+pub(crate) struct TakenPart<S> {
+    pub(crate) entry: Arc<Entry<S>>,
+    /// It was the last part.
+    pub(crate) is_last: bool,
+}
+
+/// A session, and the number of its parts.
+#[derive(Debug)]
+struct Counted<S> {
+    entry: Arc<Entry<S>>,
+    parts: usize,
+}
 
 /// The sessions and clients of a server.
 #[derive(Debug)]
@@ -43,8 +78,7 @@ pub(crate) struct Table<S> {
     limits: Limits,
     clients: HashMap<ClientId, Parts<S>>,
     groups: Groups,
-    /// Each session and the number of its parts.
-    tokens: HashMap<[u64; 2], (Arc<Entry<S>>, usize)>,
+    tokens: HashMap<[u64; 2], Counted<S>>,
 }
 
 impl<S> Table<S> {
@@ -102,13 +136,13 @@ impl<S> Table<S> {
         client: ClientId,
         token: [u64; 2],
         session: S,
-    ) -> Result<Opened<S>, (Errno, S)> {
+    ) -> Result<Opened<S>, Refused<S>> {
         if let Err(error) = self.has_room(client) {
-            return Err((error, session));
+            return Err(Refused { error, session });
         }
         let entry = Arc::new(Entry { token, session });
-        self.tokens.insert(token, (Arc::clone(&entry), 1));
-        Ok((self.give(client, &entry), entry))
+        self.tokens.insert(token, Counted { entry: Arc::clone(&entry), parts: 1 });
+        Ok(Opened { number: self.give(client, &entry), entry })
     }
 
     /// Gives the client a part of the session of that token; one that it has it gets again.
@@ -126,9 +160,9 @@ impl<S> Table<S> {
         if parts.is_some_and(|parts| parts.sessions.len() >= self.limits.of_client) {
             return Err(Errno::MFILE);
         }
-        let (entry, count) = self.tokens.get_mut(&token.half).ok_or(Errno::NOENT)?;
-        *count += 1;
-        let entry = Arc::clone(entry);
+        let counted = self.tokens.get_mut(&token.half).ok_or(Errno::NOENT)?;
+        counted.parts += 1;
+        let entry = Arc::clone(&counted.entry);
         Ok(self.give(client, &entry))
     }
 
@@ -146,23 +180,19 @@ impl<S> Table<S> {
         }
     }
 
-    /// Returns the session that a client has under a number, and true if others have it, too.
+    /// Returns the session that a client has under a number.
     ///
     /// # Errors
     /// `EBADF`.
-    pub(crate) fn find(
-        &self,
-        client: ClientId,
-        number: u32,
-    ) -> Result<(Arc<Entry<S>>, bool), Errno> {
+    pub(crate) fn find(&self, client: ClientId, number: u32) -> Result<Found<S>, Errno> {
         let found = self.parts_of(client).and_then(|parts| parts.sessions.get(&number));
         let entry = found.ok_or(Errno::BADF)?;
-        Ok((Arc::clone(entry), self.is_shared(entry)))
+        Ok(Found { entry: Arc::clone(entry), is_shared: self.is_shared(entry) })
     }
 
     /// Returns true if more than one client has a part of the session.
     pub(crate) fn is_shared(&self, entry: &Entry<S>) -> bool {
-        self.tokens.get(&entry.token).is_some_and(|(_, count)| *count > 1)
+        self.tokens.get(&entry.token).is_some_and(|counted| counted.parts > 1)
     }
 
     /// Returns the number under which a client has a session.
@@ -171,38 +201,34 @@ impl<S> Table<S> {
         parts.sessions.iter().find(|(_, own)| Arc::ptr_eq(own, entry)).map(|(number, _)| *number)
     }
 
-    /// Takes a client's part back. Returns the session, and true if that was the last part.
+    /// Takes a client's part back.
     ///
     /// # Errors
     /// `EBADF`.
-    pub(crate) fn close(
-        &mut self,
-        client: ClientId,
-        number: u32,
-    ) -> Result<(Arc<Entry<S>>, bool), Errno> {
+    pub(crate) fn close(&mut self, client: ClientId, number: u32) -> Result<TakenPart<S>, Errno> {
         let first = self.groups.first_of(client);
         let parts = self.clients.get_mut(&first).ok_or(Errno::BADF)?;
         let entry = parts.sessions.remove(&number).ok_or(Errno::BADF)?;
         let is_last = self.release(&entry);
-        Ok((entry, is_last))
+        Ok(TakenPart { entry, is_last })
     }
 
     /// Takes all parts of a client back; returns for each the same as [`Table::close`].
-    pub(crate) fn gone(&mut self, client: ClientId) -> Vec<(Arc<Entry<S>>, bool)> {
+    pub(crate) fn gone(&mut self, client: ClientId) -> Vec<TakenPart<S>> {
         self.groups.gone(client);
         let parts = self.clients.remove(&client);
         let sessions = parts.into_iter().flat_map(|parts| parts.sessions.into_values());
         sessions
             .collect::<Vec<_>>()
             .into_iter()
-            .map(|e| (Arc::clone(&e), self.release(&e)))
+            .map(|entry| TakenPart { is_last: self.release(&entry), entry })
             .collect()
     }
 
     fn release(&mut self, entry: &Entry<S>) -> bool {
-        let Some((_, count)) = self.tokens.get_mut(&entry.token) else { return false };
-        *count -= 1;
-        if *count > 0 {
+        let Some(counted) = self.tokens.get_mut(&entry.token) else { return false };
+        counted.parts -= 1;
+        if counted.parts > 0 {
             return false;
         }
         self.tokens.remove(&entry.token);

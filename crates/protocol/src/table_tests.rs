@@ -16,18 +16,18 @@ fn token(of: u64) -> TokenT {
 #[test]
 fn a_session_lives_as_long_as_somebody_has_a_part() {
     let mut table = Table::new(LIMITS);
-    let (own, entry) = table.open(client(1), [7, 0], "seven").unwrap();
+    let Opened { number: own, entry } = table.open(client(1), [7, 0], "seven").unwrap();
     assert!(!table.is_shared(&entry));
     let other = table.attach(client(2), &token(7)).unwrap();
     assert_eq!(table.attach(client(2), &token(7)), Ok(other), "the same part");
     assert!(table.is_shared(&entry));
     assert_eq!(table.number_of(client(2), &entry), Some(other));
-    assert!(!table.close(client(1), own).unwrap().1);
+    assert!(!table.close(client(1), own).unwrap().is_last);
     assert_eq!(table.find(client(1), own).unwrap_err(), Errno::BADF);
-    assert_eq!(table.find(client(2), other).unwrap().0.session, "seven");
+    assert_eq!(table.find(client(2), other).unwrap().entry.session, "seven");
     assert_eq!(table.attach(client(1), &token(7)), Ok(own + 1), "a number is not used again");
-    assert!(!table.gone(client(2))[0].1);
-    assert!(table.close(client(1), own + 1).unwrap().1, "the last part");
+    assert!(!table.gone(client(2))[0].is_last);
+    assert!(table.close(client(1), own + 1).unwrap().is_last, "the last part");
     assert_eq!(table.attach(client(1), &token(7)), Err(Errno::NOENT));
     assert_eq!(table.close(client(1), own + 1).unwrap_err(), Errno::BADF, "once");
 }
@@ -35,7 +35,7 @@ fn a_session_lives_as_long_as_somebody_has_a_part() {
 #[test]
 fn a_number_or_a_token_of_somebody_else_names_nothing() {
     let mut table = Table::new(LIMITS);
-    let (own, _) = table.open(client(1), [7, 8], ()).unwrap();
+    let own = table.open(client(1), [7, 8], ()).unwrap().number;
     assert_eq!(table.find(client(2), own).unwrap_err(), Errno::BADF);
     let same_index = ClientId { index: 1, generation: 2 };
     assert_eq!(table.find(same_index, own).unwrap_err(), Errno::BADF);
@@ -49,11 +49,11 @@ fn a_client_and_all_together_have_limits() {
     for number in 0..3 {
         table.open(client(1), [number, 0], ()).unwrap();
     }
-    assert_eq!(table.open(client(1), [9, 0], ()).unwrap_err().0, Errno::MFILE);
+    assert_eq!(table.open(client(1), [9, 0], ()).unwrap_err().error, Errno::MFILE);
     assert_eq!(table.attach(client(1), &token(9)), Err(Errno::MFILE));
     table.open(client(2), [3, 0], ()).unwrap();
     table.open(client(2), [4, 0], ()).unwrap();
-    assert_eq!(table.open(client(2), [5, 0], ()).unwrap_err().0, Errno::NFILE);
+    assert_eq!(table.open(client(2), [5, 0], ()).unwrap_err().error, Errno::NFILE);
     table.attach(client(2), &token(0)).unwrap();
     table.gone(client(1));
     assert!(table.attach(client(3), &token(0)).is_ok() && table.has_room(client(3)).is_ok());
@@ -69,8 +69,8 @@ fn connections_of_a_group_have_the_first_one_s_sessions() {
     table.join(client(2), &group).unwrap();
     assert_eq!(table.join(client(2), &group), Err(Errno::BUSY), "twice");
     assert_eq!(table.group(client(2), [5, 6]), Err(Errno::BUSY));
-    let (number, entry) = table.open(client(1), [7, 0], "seven").unwrap();
-    assert_eq!(table.find(client(2), number).unwrap().0.session, "seven");
+    let Opened { number, entry } = table.open(client(1), [7, 0], "seven").unwrap();
+    assert_eq!(table.find(client(2), number).unwrap().entry.session, "seven");
     assert!(!table.is_shared(&entry), "one program");
     assert_eq!(table.attach(client(2), &token(7)), Ok(number));
     table.open(client(3), [8, 0], "eight").unwrap();
@@ -78,7 +78,7 @@ fn connections_of_a_group_have_the_first_one_s_sessions() {
     assert!(table.gone(client(2)).is_empty());
     assert_eq!(table.find(client(2), number).unwrap_err(), Errno::BADF);
     table.join(client(4), &group).unwrap();
-    assert!(table.gone(client(1))[0].1, "the last part");
+    assert!(table.gone(client(1))[0].is_last, "the last part");
     assert_eq!(table.find(client(4), number).unwrap_err(), Errno::BADF);
     assert_eq!(table.join(client(5), &group), Err(Errno::NOENT));
 }
@@ -112,7 +112,7 @@ proptest! {
                 // The server never makes a token twice.
                 Step::Open(_, token) if has(&list, token) => {}
                 Step::Open(who, token) => {
-                    if let Ok((number, _)) = table.open(client(who), [token, 0], token) {
+                    if let Ok(Opened { number, .. }) = table.open(client(who), [token, 0], token) {
                         list.push((who, number, token));
                     }
                 }
@@ -129,7 +129,7 @@ proptest! {
                     let found = list.iter().position(|part| (part.0, part.1) == (who, number));
                     let closed = table.close(client(who), number);
                     prop_assert_eq!(closed.is_ok(), found.is_some());
-                    if let (Some(found), Ok((_, is_last))) = (found, closed) {
+                    if let (Some(found), Ok(TakenPart { is_last, .. })) = (found, closed) {
                         let (_, _, token) = list.swap_remove(found);
                         prop_assert_eq!(is_last, !has(&list, token));
                     }
@@ -139,13 +139,13 @@ proptest! {
                     list.retain(|part| part.0 != who);
                     let gone = table.gone(client(who));
                     prop_assert_eq!(gone.len(), before - list.len());
-                    for (entry, is_last) in gone {
+                    for TakenPart { entry, is_last } in gone {
                         prop_assert_eq!(is_last, !has(&list, entry.session));
                     }
                 }
             }
             for (who, number, token) in &list {
-                let (entry, is_shared) = table.find(client(*who), *number).unwrap();
+                let Found { entry, is_shared } = table.find(client(*who), *number).unwrap();
                 prop_assert_eq!(entry.session, *token);
                 let parts = list.iter().filter(|part| part.2 == *token).count();
                 prop_assert_eq!(is_shared, parts > 1);

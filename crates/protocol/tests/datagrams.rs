@@ -8,7 +8,9 @@ mod common;
 use common::{Server, datagrams, eventually, pattern, soon};
 use rustix::fd::AsFd;
 use rustix::io::Errno;
-use sojourn_protocol::{Client, Datagram, Deadline, Error, READABLE, Session, WRITABLE};
+use sojourn_protocol::{
+    Client, Datagram, Deadline, Error, OpenedSession, READABLE, Session, WRITABLE,
+};
 use std::net::UdpSocket;
 use std::time::Duration;
 
@@ -28,7 +30,7 @@ fn datagrams_keep_their_senders_and_their_lengths() {
     let server = Server::start();
     let (plain, served) = datagrams();
     let mut client = server.client();
-    let (session, _) = client.open(served.as_fd(), true).unwrap();
+    let OpenedSession { session, .. } = client.open(served.as_fd(), true).unwrap();
     let from = plain.local_addr().unwrap();
     for len in [0, 1, 7, 1472, 9000, 65_507] {
         let text = pattern(len, len);
@@ -60,7 +62,7 @@ fn a_socket_without_a_peer_hears_and_answers_everybody() {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
     let mut client = server.client();
-    let (session, _) = client.open(socket.as_fd(), true).unwrap();
+    let OpenedSession { session, .. } = client.open(socket.as_fd(), true).unwrap();
     assert!(is_refused(client.send_to(session, b"x", None), Errno::DESTADDRREQ));
     assert!(is_refused(client.send_to(session, &[0; 65_508], Some(address)), Errno::MSGSIZE));
     for text in [&b"one"[..], b"two", b""] {
@@ -81,7 +83,7 @@ fn errors_events_and_the_way_back_are_as_in_the_kernel() {
     let server = Server::start();
     let (plain, served) = datagrams();
     let mut client = server.client();
-    let (session, _) = client.open(served.as_fd(), true).unwrap();
+    let OpenedSession { session, .. } = client.open(served.as_fd(), true).unwrap();
     let is_bytes = [client.try_send(session, b"x"), client.try_receive(session, &mut [0; 4])];
     assert!(is_bytes.into_iter().all(|result| is_refused(result, Errno::OPNOTSUPP)));
     assert_eq!(client.wait(session, 0, soon()).unwrap(), WRITABLE);
@@ -104,7 +106,7 @@ fn each_datagram_is_one_clients() {
     let server = Server::start();
     let (plain, served) = datagrams();
     let mut client = server.client();
-    let (session, token) = client.open(served.as_fd(), true).unwrap();
+    let OpenedSession { session, token } = client.open(served.as_fd(), true).unwrap();
     let take_all = |mut client: Client, session| {
         std::thread::spawn(move || {
             let mut all = Vec::new();

@@ -8,7 +8,7 @@ use common::{PATIENCE, Server, connection, datagrams, eventually, soon};
 use rustix::fd::AsFd;
 use rustix::io::Errno;
 use sojourn_ipc::{Connection, Deadline};
-use sojourn_protocol::{Address, Client, Error, READABLE, Token, Wait};
+use sojourn_protocol::{Address, Client, Error, OpenedSession, READABLE, Token, Wait};
 use sojourn_session::protocol::client::{
     AddressT, ProtocolClient, TokenT, protocol_connect_options,
 };
@@ -19,7 +19,7 @@ use std::net::TcpStream;
 fn honest(server: &Server) -> impl FnMut() + use<> {
     let (mut plain, served) = connection();
     let mut client = server.client();
-    let (session, _) = client.open(served.as_fd(), true).unwrap();
+    let OpenedSession { session, .. } = client.open(served.as_fd(), true).unwrap();
     move || {
         client.send(session, b"ping", soon()).unwrap();
         plain.read_exact(&mut [0; 4]).unwrap();
@@ -90,7 +90,7 @@ fn who_never_receives_fills_its_own_connection() {
     let mut still_works = honest(&server);
     let (plain, served) = connection();
     let mut client = server.client();
-    let (session, token) = client.open(served.as_fd(), true).unwrap();
+    let OpenedSession { session, token } = client.open(served.as_fd(), true).unwrap();
     plain.set_nonblocking(true).unwrap();
     let chunk = [1; 60_000];
     while (&plain).write(&chunk).is_ok() {}
@@ -101,7 +101,7 @@ fn who_never_receives_fills_its_own_connection() {
     for _ in 0..50 {
         let mut one = server.client();
         one.attach(&token).unwrap();
-        let (idle, _) = one.open(idle.1.as_fd(), true).unwrap();
+        let OpenedSession { session: idle, .. } = one.open(idle.1.as_fd(), true).unwrap();
         let early = Deadline::after(std::time::Duration::from_millis(1));
         assert!(one.wait(idle, READABLE, early).is_err());
         waiting.push(one);
@@ -145,7 +145,7 @@ fn who_vanishes_leaves_the_peer_an_end_and_nothing_behind() {
     for round in 0..100 {
         let (mut plain, served): (TcpStream, TcpStream) = connection();
         let mut client = server.client();
-        let (session, _) = client.open(served.as_fd(), round % 2 == 0).unwrap();
+        let OpenedSession { session, .. } = client.open(served.as_fd(), round % 2 == 0).unwrap();
         client.watch(session, READABLE).unwrap_err();
         let _bell = client.bell().unwrap();
         client.watch(session, READABLE).unwrap();
@@ -171,7 +171,7 @@ fn addresses_and_segments_that_make_no_sense_are_refused() {
     let mut still_works = honest(&server);
     let (_plain, served) = datagrams();
     let mut client = server.client();
-    let (session, token) = client.open(served.as_fd(), true).unwrap();
+    let OpenedSession { session, token } = client.open(served.as_fd(), true).unwrap();
     let options = protocol_connect_options();
     let connection = Connection::connect(Address::Descriptor(server.socket()), &options).unwrap();
     let mut stubs = ProtocolClient::bind_by(connection, Deadline::after(PATIENCE)).unwrap();

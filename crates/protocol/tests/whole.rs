@@ -10,8 +10,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use sojourn_ipc::rt::CallError;
 use sojourn_protocol::{
-    Address, Client, DATA_MAX, Deadline, Error, OptionName, PEER_DONE, READABLE, Token, WRITABLE,
-    Wait,
+    Address, Client, DATA_MAX, Deadline, Error, OpenedSession, OptionName, PEER_DONE, READABLE,
+    SessionEvents, Token, WRITABLE, Wait,
 };
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -30,7 +30,7 @@ fn questions_and_answers_of_every_length() {
     for is_sole in HOW {
         let (mut plain, served) = connection();
         let mut client = server.client();
-        let (session, _) = client.open(served.as_fd(), is_sole).unwrap();
+        let OpenedSession { session, .. } = client.open(served.as_fd(), is_sole).unwrap();
         for len in [1, 7, 100, 1460, 4096, 40_000, DATA_MAX as usize, 300_000] {
             let question = pattern(len, len);
             let echo = std::thread::spawn({
@@ -68,7 +68,7 @@ fn who_waits_is_answered_and_others_are_not_held_up() {
     let server = Server::start();
     let (mut plain, served) = connection();
     let mut client = server.client();
-    let (session, token) = client.open(served.as_fd(), true).unwrap();
+    let OpenedSession { session, token } = client.open(served.as_fd(), true).unwrap();
     let mut buffer = [0; 64];
     assert!(client.try_receive(session, &mut buffer).unwrap_err().would_block());
     let early = Deadline::after(Duration::from_millis(50));
@@ -112,7 +112,7 @@ fn receives_that_give_up_lose_nothing_and_overtake_nobody() {
     let server = Server::start();
     let (mut plain, served) = connection();
     let mut client = server.client();
-    let (session, _) = client.open(served.as_fd(), true).unwrap();
+    let OpenedSession { session, .. } = client.open(served.as_fd(), true).unwrap();
     let sent = pattern(ROUNDS, 1);
     let writer = std::thread::spawn({
         let sent = sent.clone();
@@ -152,7 +152,7 @@ fn connections_of_a_group_have_one_session_and_wait_each_for_itself() {
     };
     let mut waiting = other(&mut client);
     // Opened after that, by the later one, and closed by the first.
-    let (session, _) = waiting.open(served.as_fd(), true).unwrap();
+    let OpenedSession { session, .. } = waiting.open(served.as_fd(), true).unwrap();
     let (tell, told) = std::sync::mpsc::channel();
     let waits = std::thread::spawn(move || {
         let mut buffer = [0; 8];
@@ -169,7 +169,7 @@ fn connections_of_a_group_have_one_session_and_wait_each_for_itself() {
     let (bell, mut third) = (client.bell().unwrap(), other(&mut client));
     third.watch(session, WRITABLE).unwrap();
     eventually("the bell", || rings(&bell, Duration::from_millis(100)));
-    assert_eq!(client.collect().unwrap(), [(session, WRITABLE)]);
+    assert_eq!(client.collect().unwrap(), [SessionEvents { session, events: WRITABLE }]);
     assert!(is_refused(
         &third.another(Address::Descriptor(server.socket()), Wait::Park),
         libc::EBUSY
@@ -195,7 +195,8 @@ fn a_bell_tells_of_many_sessions_at_one_descriptor() {
     let mut client = server.client();
     let (one, other) = ([connection(), connection()], connection());
     let plain = [&one[0].0, &one[1].0];
-    let sessions = [&one[0].1, &one[1].1].map(|end| client.open(end.as_fd(), true).unwrap().0);
+    let sessions =
+        [&one[0].1, &one[1].1].map(|end| client.open(end.as_fd(), true).unwrap().session);
     assert!(is_refused(&client.watch(sessions[0], READABLE), libc::ENXIO), "no bell yet");
     let bell = client.bell().unwrap();
     sessions.iter().for_each(|session| client.watch(*session, READABLE).unwrap());
@@ -203,20 +204,22 @@ fn a_bell_tells_of_many_sessions_at_one_descriptor() {
     for (mut plain, session) in plain.into_iter().zip(sessions) {
         plain.write_all(b"?").unwrap();
         eventually("the bell", || rings(&bell, Duration::from_millis(100)));
-        assert_eq!(client.collect().unwrap(), [(session, READABLE)]);
+        assert_eq!(client.collect().unwrap(), [SessionEvents { session, events: READABLE }]);
         // An event is told once. A new watch tells at once of bytes that are there.
         assert!(!rings(&bell, Duration::from_millis(20)));
         client.watch(session, READABLE).unwrap();
         eventually("the bell", || rings(&bell, Duration::from_millis(100)));
-        assert_eq!(client.collect().unwrap(), [(session, READABLE)]);
+        assert_eq!(client.collect().unwrap(), [SessionEvents { session, events: READABLE }]);
         assert_eq!(client.try_receive(session, &mut [0; 8]).unwrap(), 1);
     }
-    let (third, _) = client.open(other.1.as_fd(), true).unwrap();
+    let OpenedSession { session: third, .. } = client.open(other.1.as_fd(), true).unwrap();
     client.watch(third, WRITABLE).unwrap();
-    eventually("room", || client.collect().unwrap() == [(third, WRITABLE)]);
+    eventually("room", || {
+        client.collect().unwrap() == [SessionEvents { session: third, events: WRITABLE }]
+    });
     client.watch(third, READABLE).unwrap();
     client.release(third).unwrap();
-    eventually("its release", || client.collect().unwrap().iter().any(|(one, _)| *one == third));
+    eventually("its release", || client.collect().unwrap().iter().any(|one| one.session == third));
 }
 
 #[test]
@@ -224,7 +227,7 @@ fn a_fork_child_and_its_parent_both_go_on() {
     let server = Server::start();
     let (mut plain, served) = connection();
     let mut parent = server.client();
-    let (session, token) = parent.open(served.as_fd(), true).unwrap();
+    let OpenedSession { session, token } = parent.open(served.as_fd(), true).unwrap();
     let mut child = server.client();
     let token = Token::from_bytes(token.to_bytes());
     let theirs = child.attach(&token).unwrap();
@@ -252,7 +255,7 @@ fn what_is_released_goes_on_in_the_kernel() {
     let server = Server::start();
     let (mut plain, served) = connection();
     let (mut one, mut other) = (server.client(), server.client());
-    let (session, token) = one.open(served.as_fd(), true).unwrap();
+    let OpenedSession { session, token } = one.open(served.as_fd(), true).unwrap();
     drop(served);
     let theirs = other.attach(&token).unwrap();
     one.send(session, b"served", soon()).unwrap();
@@ -282,7 +285,7 @@ fn options_are_the_sockets() {
     let server = Server::start();
     let (_plain, served) = connection();
     let mut client = server.client();
-    let (session, _) = client.open(served.as_fd(), true).unwrap();
+    let OpenedSession { session, .. } = client.open(served.as_fd(), true).unwrap();
     let nodelay = OptionName::new(libc::IPPROTO_TCP, libc::TCP_NODELAY);
     assert_eq!(client.get_option(session, nodelay).unwrap(), 0i32.to_ne_bytes());
     client.set_option(session, nodelay, &1i32.to_ne_bytes()).unwrap();
@@ -341,7 +344,7 @@ fn the_death_of_the_server_ends_calls_and_leaves_the_socket() {
     let mut server = Server::start();
     let (mut plain, mut served) = connection();
     let mut client = server.client();
-    let (session, _) = client.open(served.as_fd(), true).unwrap();
+    let OpenedSession { session, .. } = client.open(served.as_fd(), true).unwrap();
     client.send(session, b"before", soon()).unwrap();
     plain.read_exact(&mut [0; 6]).unwrap();
     let waiting = std::thread::spawn(move || {

@@ -85,13 +85,21 @@ impl Kernel {
     }
 }
 
+/// A sample of a session.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    at: Instant,
+    /// Bytes until then.
+    total: u64,
+}
+
 /// Watches a session that is away.
 #[derive(Clone, Copy, Debug)]
 pub struct Judge {
     baseline: Option<u64>,
     /// `None` means that there are no trials.
     trial_after: Option<Duration>,
-    last: Option<(Instant, u64)>,
+    last: Option<Sample>,
     slower: u32,
     bulk_since: Option<Instant>,
 }
@@ -105,7 +113,7 @@ impl Judge {
     /// ways. `has_more`: the session had more to send than its own windows allowed, with room at
     /// the peer.
     pub fn sample(&mut self, now: Instant, total: u64, has_more: bool) -> Option<Verdict> {
-        let (then, before) = self.last.replace((now, total))?;
+        let Sample { at: then, total: before } = self.last.replace(Sample { at: now, total })?;
         let time = now.since(then);
         let rate = rate(total.saturating_sub(before), time);
         if time > SLICE_MAX || !(rate >= FLOOR || has_more) {

@@ -63,6 +63,27 @@ pub enum Sent {
     Ask(IpAddr),
 }
 
+/// The headers of a datagram that was sent.
+#[derive(Debug)]
+pub(crate) struct LastSent {
+    target: SocketAddr,
+    header: Header,
+}
+
+/// The way to an address.
+pub(crate) struct KnownRoute {
+    pub(crate) route: Option<Source>,
+    /// The caller has to ask for the route.
+    pub(crate) asks: bool,
+}
+
+/// The time of the next write of a socket's counts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Beat {
+    due: Instant,
+    number: SessionNumber,
+}
+
 /// One UDP socket.
 #[derive(Debug)]
 pub struct Datagrams {
@@ -73,8 +94,8 @@ pub struct Datagrams {
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) link: LinkId,
     pub(crate) routes: HashMap<IpAddr, Known>,
-    /// The target and the headers of the last datagram that was sent.
-    pub(crate) last: Option<(SocketAddr, Header)>,
+    /// The last datagram that was sent.
+    pub(crate) last: Option<LastSent>,
     pub(crate) identification: u16,
     /// The socket's readers are to be rung.
     is_rung: bool,
@@ -143,14 +164,14 @@ impl Datagrams {
             && self.peer.is_none_or(|peer| peer == from)
     }
 
-    /// Returns the known route to an address, and whether the caller has to ask for it.
-    pub(crate) fn route(&mut self, to: IpAddr, at: Instant) -> (Option<Source>, bool) {
+    /// Returns the known route to an address.
+    pub(crate) fn route(&mut self, to: IpAddr, at: Instant) -> KnownRoute {
         if let Some(known) = self.routes.get_mut(&to) {
             let is_old = at.since(known.asked).as_micros() >= ROUTE_AGE_US_MAX;
             if is_old {
                 known.asked = at;
             }
-            return (known.route, is_old);
+            return KnownRoute { route: known.route, asks: is_old };
         }
         if self.routes.len() >= ROUTES_MAX {
             self.routes.clear();
@@ -158,7 +179,7 @@ impl Datagrams {
         // The question counts as asked: until the answer comes the kernel sends, and nobody asks
         // again.
         self.routes.insert(to, Known { asked: at, route: None });
-        (None, true)
+        KnownRoute { route: None, asks: true }
     }
 
     pub(crate) fn header(
@@ -167,15 +188,15 @@ impl Datagrams {
         route: &Source,
         ip: IpOptions,
     ) -> Option<Header> {
-        if let Some((to, header)) = &self.last
-            && *to == target
+        if let Some(last) = &self.last
+            && last.target == target
         {
-            return Some(*header);
+            return Some(last.header);
         }
         let source = SocketAddr::new(route.from, self.local.port());
         let flow = FlowKey { protocol: Protocol::Udp, source, target };
         let header = header_for(flow, ip, &route.hop)?;
-        self.last = Some((target, header));
+        self.last = Some(LastSent { target, header });
         Some(header)
     }
 }
@@ -189,8 +210,8 @@ pub(crate) struct Sockets {
     /// The other sockets, by their ports.
     others: HashMap<u16, Vec<SessionNumber>, BuildHasherDefault<WordHasher>>,
     rung: Vec<SessionNumber>,
-    /// The times of the next writes of counts, in order, and the sockets.
-    pub(crate) beats: VecDeque<(Instant, SessionNumber)>,
+    /// In the order of the times.
+    pub(crate) beats: VecDeque<Beat>,
     /// Datagrams that came before their socket, oldest first: the filter learns of a socket a
     /// moment before the pump does.
     early: VecDeque<Early>,
@@ -246,7 +267,7 @@ impl Sockets {
 
     pub(crate) fn remove(&mut self, number: SessionNumber) -> Option<Datagrams> {
         let one = self.all.remove(&number)?;
-        self.beats.retain(|(_, other)| *other != number);
+        self.beats.retain(|beat| beat.number != number);
         match Self::flow_of(&one) {
             Some(flow) => drop(self.connected.remove(&flow)),
             None => {
@@ -300,7 +321,7 @@ impl Sockets {
 
     /// Writes the counts that are due.
     pub(crate) fn publish_due(&mut self, at: Instant) {
-        while let Some(&(_, number)) = self.beats.front().filter(|(due, _)| *due <= at) {
+        while let Some(&Beat { number, .. }) = self.beats.front().filter(|beat| beat.due <= at) {
             self.beats.pop_front();
             if let Some(one) = self.all.get_mut(&number) {
                 one.has_beat = false;
@@ -311,7 +332,7 @@ impl Sockets {
 
     /// Returns the time of the next write of counts.
     pub(crate) fn next_beat(&self) -> Option<Instant> {
-        self.beats.front().map(|(due, _)| *due)
+        self.beats.front().map(|beat| beat.due)
     }
 
     /// Wakes the threads that wait for arrived datagrams.
@@ -328,14 +349,14 @@ impl Sockets {
 
 /// Plans a write of the socket's counts, unless one is planned already.
 pub(crate) fn begin_beat(
-    beats: &mut VecDeque<(Instant, SessionNumber)>,
+    beats: &mut VecDeque<Beat>,
     number: SessionNumber,
     one: &mut Datagrams,
     at: Instant,
 ) {
     if !one.has_beat {
         one.has_beat = true;
-        beats.push_back((at + BEAT, number));
+        beats.push_back(Beat { due: at + BEAT, number });
     }
 }
 

@@ -9,7 +9,7 @@ use sojourn_netif::sim;
 use sojourn_proto::record::{IpOptions, Kind, SessionRecord, UdpOptions, UdpRecord};
 use sojourn_proto::time::Instant;
 use sojourn_proto::udp::{Limits, Socket};
-use sojourn_shm::{Access, Segment};
+use sojourn_shm::{Access, NewSegment, Segment};
 use sojourn_stream::{Inbox, Layout, Stream};
 use std::io::IoSlice;
 use std::net::SocketAddr;
@@ -22,8 +22,10 @@ const CLASS: u8 = 0xb9;
 /// A stream of which only the bells and the ledger are used.
 fn stream() -> Stream {
     let layout = Layout::new([4096; 2]).unwrap();
-    let (_, mapping) = Segment::create("test", layout.len(), Access::ReadWrite).unwrap();
-    let (_, inbox) = Segment::create("test", Inbox::LEN, Access::ReadWrite).unwrap();
+    let NewSegment { mapping, .. } =
+        Segment::create("test", layout.len(), Access::ReadWrite).unwrap();
+    let NewSegment { mapping: inbox, .. } =
+        Segment::create("test", Inbox::LEN, Access::ReadWrite).unwrap();
     let event = || eventfd(0, EventfdFlags::NONBLOCK).unwrap();
     let inbox = Arc::new(Inbox::new(inbox, event(), event()).unwrap());
     Stream::new(mapping, layout, 1, inbox, 0).unwrap()
@@ -71,7 +73,7 @@ fn at(us: u64) -> Instant {
 fn ends() -> [End; 2] {
     let options =
         sim::Options { link: sojourn_wire::frame::LinkType::Raw, ..sim::Options::default() };
-    let (one, other, _) = sim::pair(&options);
+    let sim::Link { near: one, far: other, .. } = sim::pair(&options);
     let addresses = ["192.0.2.1:1000", "192.0.2.2:2000"];
     let mut one = End::new(one, addresses[0], addresses[1]);
     let other = End::new(other, addresses[1], addresses[0]);

@@ -13,8 +13,15 @@ use sojourn_wire::frame::Frame;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::BuildHasherDefault;
 
-/// The times at which sessions are looked at, and the sessions.
-pub(crate) type Timers = BTreeSet<(Instant, SessionNumber)>;
+/// The time at which a session is looked at; the order is that of the times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Timer {
+    pub(crate) when: Instant,
+    pub(crate) number: SessionNumber,
+}
+
+/// The times at which sessions are looked at.
+pub(crate) type Timers = BTreeSet<Timer>;
 
 pub(crate) struct DrivenSession {
     pub(crate) carried: Carried,
@@ -70,8 +77,8 @@ impl DrivenSession {
             return;
         };
         if let Some(before) = self.timer.replace(when) {
-            timers.remove(&(before, number));
+            timers.remove(&Timer { when: before, number });
         }
-        timers.insert((when, number));
+        timers.insert(Timer { when, number });
     }
 }

@@ -10,7 +10,7 @@ use sojourn_netif::{
 use sojourn_proto::record::{IpOptions, Kind, SessionRecord, TcpRecord};
 use sojourn_proto::tcp::Limits;
 use sojourn_proto::time::Instant;
-use sojourn_shm::{Access, Segment};
+use sojourn_shm::{Access, NewSegment, Segment};
 use sojourn_stream::{Inbox, Layout, Stream};
 use sojourn_wire::frame::{Fields, HEADERS_BYTES_MAX, Header, LinkType, Offload, PacketFields};
 use sojourn_wire::ip::Ecn;
@@ -74,7 +74,8 @@ pub(crate) fn flagged(
 }
 
 fn inbox() -> Arc<Inbox> {
-    let (_, memory) = Segment::create("test", Inbox::LEN, Access::ReadWrite).unwrap();
+    let NewSegment { mapping: memory, .. } =
+        Segment::create("test", Inbox::LEN, Access::ReadWrite).unwrap();
     let event = || eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).unwrap();
     Arc::new(Inbox::new(memory, event(), event()).unwrap())
 }
@@ -82,7 +83,8 @@ fn inbox() -> Arc<Inbox> {
 /// Both sides of a stream that has switched: the program's, and the carrying one.
 pub(crate) fn streams() -> [Stream; 2] {
     let layout = Layout::new([4096; 2]).unwrap();
-    let (segment, _) = Segment::create("test", layout.len(), Access::ReadWrite).unwrap();
+    let NewSegment { segment, .. } =
+        Segment::create("test", layout.len(), Access::ReadWrite).unwrap();
     let both = [0, 1].map(|side| {
         let mapping = segment.map(Access::ReadWrite).unwrap();
         Stream::new(mapping, layout, side, inbox(), 0).unwrap()

@@ -89,9 +89,16 @@ impl Unclaimed {
 #[derive(Debug)]
 pub struct InTransit {
     since: Instant,
-    /// The packets, each with the size of the segments from which it was merged.
-    packets: Vec<(Vec<u8>, u16)>,
+    packets: Vec<KeptPacket>,
     bytes: usize,
+}
+
+/// A packet that is kept.
+#[derive(Debug)]
+struct KeptPacket {
+    packet: Vec<u8>,
+    /// The size of the segments from which it was merged.
+    segment_size: u16,
 }
 
 impl InTransit {
@@ -107,15 +114,15 @@ impl InTransit {
             return 0;
         }
         self.bytes += len;
-        self.packets.push((packet, size));
+        self.packets.push(KeptPacket { packet, segment_size: size });
         len
     }
 
     /// Passes the segments on, in their order.
     pub(crate) fn for_each(&self, mut arrived: impl FnMut(&Frame<'_>, u16)) {
-        for (packet, size) in &self.packets {
+        for KeptPacket { packet, segment_size } in &self.packets {
             if let Ok(frame) = frame::parse(packet, LinkType::Raw) {
-                arrived(&frame, *size);
+                arrived(&frame, *segment_size);
             }
         }
     }
@@ -125,9 +132,9 @@ impl InTransit {
     /// # Errors
     /// No descriptors or no memory left.
     pub fn pack(&self) -> Result<OwnedFd, Errno> {
-        let lens = self.packets.iter().map(|(packet, _)| (packet.len() as u32).to_le_bytes());
+        let lens = self.packets.iter().map(|kept| (kept.packet.len() as u32).to_le_bytes());
         let lens: Vec<_> = lens.collect();
-        let packets = self.packets.iter().map(|(packet, _)| &packet[..]);
+        let packets = self.packets.iter().map(|kept| &kept.packet[..]);
         let pieces = lens.iter().map(|len| &len[..]).zip(packets);
         sealed::seal(pieces.flat_map(|(len, packet)| [len, packet]))
     }
@@ -150,8 +157,7 @@ pub fn each_in(file: impl AsFd, flow: &FlowKey, mut say: impl FnMut(&[u8])) {
         let Ok(len) = sealed::read_at(&file, &mut piece, at as u64) else { return };
         let read = &piece[..len];
         let mut rest = read;
-        while let Some((packet, after)) = split_packet(rest) {
-            rest = after;
+        while let Some(packet) = take_packet(&mut rest) {
             if let Ok(frame) = frame::parse(packet, LinkType::Raw)
                 && frame.key == flow.reversed()
                 && let Some(packet) = packet_of(&frame)
@@ -168,10 +174,12 @@ pub fn each_in(file: impl AsFd, flow: &FlowKey, mut say: impl FnMut(&[u8])) {
     }
 }
 
-/// Splits the first packet off bytes that [`InTransit::pack`] wrote.
-fn split_packet(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+/// Takes the first packet off bytes that [`InTransit::pack`] wrote.
+fn take_packet<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (len, after) = bytes.split_first_chunk::<LEN_BYTES>()?;
-    after.split_at_checked(u32::from_le_bytes(*len) as usize)
+    let (packet, after) = after.split_at_checked(u32::from_le_bytes(*len) as usize)?;
+    *bytes = after;
+    Some(packet)
 }
 
 /// Builds the packet of a TCP frame, with all checksums: frames between a host's own interfaces may

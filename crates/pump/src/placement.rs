@@ -47,6 +47,13 @@ impl<'b> Placement<'b> {
 /// and from its beginning.
 pub(crate) type Sizes = [usize; 3];
 
+/// The places of a segment's payload.
+pub(crate) struct Places<'a> {
+    pub(crate) parts: [&'a mut [u8]; 3],
+    /// The size of each part.
+    pub(crate) sizes: Sizes,
+}
+
 /// The facts about a segment that are neither in its header nor in its payload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Marks {

@@ -8,7 +8,7 @@ mod datagrams;
 
 use crate::carried::{Carried, Ending};
 use crate::datagrams::Sockets;
-use crate::driven::{DrivenSession, DrivenSessions, Flows, Timers};
+use crate::driven::{DrivenSession, DrivenSessions, Flows, Timer, Timers};
 use crate::in_transit::{InTransit, Unclaimed};
 use crate::link_hop::{LinkHop, LinkId};
 use crate::placement::Placement;
@@ -218,7 +218,7 @@ impl Pump {
             entry.carried.acknowledge(&mut *link.packets, at);
         }
         if let Some(when) = entry.timer {
-            self.timers.remove(&(when, number));
+            self.timers.remove(&Timer { when, number });
         }
         self.flows.remove(&entry.flow);
         self.leave_link(entry.link, at);
@@ -308,7 +308,7 @@ impl Pump {
     /// Returns the time of the next timer. The timer may have been put off: then a turn finds
     /// nothing.
     pub fn next_timeout(&self) -> Option<Instant> {
-        let first = self.timers.first().map(|(when, _)| *when);
+        let first = self.timers.first().map(|timer| timer.when);
         [first, self.sockets.next_beat()].into_iter().flatten().min()
     }
 
@@ -339,8 +339,9 @@ impl Pump {
 
     fn expire(&mut self, at: Instant) {
         self.sockets.publish_due(at);
-        while let Some(&(first, number)) = self.timers.first().filter(|(first, _)| *first <= at) {
-            self.timers.remove(&(first, number));
+        while let Some(&timer) = self.timers.first().filter(|timer| timer.when <= at) {
+            self.timers.remove(&timer);
+            let number = timer.number;
             let Some(entry) = self.entries.get_mut(&number) else { continue };
             entry.timer = None;
             match entry.due {

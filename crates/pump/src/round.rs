@@ -12,7 +12,7 @@
 use crate::datagrams::Sockets;
 use crate::driven::{DrivenSessions, Flows};
 use crate::in_transit::Unclaimed;
-use crate::placement::{Marks, Placement, Sizes};
+use crate::placement::{Marks, Placement, Places, Sizes};
 use crate::session_number::SessionNumber;
 use crate::timing::IncomingPacket;
 use sojourn_netif::{Accept, LinkType, Received, Scatter};
@@ -120,7 +120,7 @@ impl Accept for Round<'_, '_, '_> {
         let placement =
             self.placement.as_deref_mut().filter(|placement| placement.number == number);
         let len = frame.payload().len() + missing;
-        let (parts, sizes) = entry.carried.place(&header, len, placement)?;
+        let Places { parts, sizes } = entry.carried.place(&header, len, placement)?;
         let segment_size = start.vnet.segments.map_or(0, |segments| segments.size);
         let congestion = frame.traffic_class.ecn() == Ecn::Congestion;
         let marks = Marks { segment_size, congestion };

@@ -8,7 +8,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use sojourn_ipc::rt::Descriptor;
 use sojourn_pump::Counts;
 use sojourn_pump::figures::Figures;
-use sojourn_shm::{Access, Segment, fault};
+use sojourn_shm::{Access, NewSegment, Segment, fault};
 use sojourn_stream::{
     CONTROL_BYTES, Inbox, LayerTimes, Layout, TIMES_WISH_AT, figures_in_header, ledger_in_header,
     times_in_header, totals_in_header,
@@ -64,7 +64,7 @@ fn header(region: &Descriptor) -> Option<[u8; CONTROL_BYTES]> {
 }
 
 fn segment(name: &str, len: usize) -> Option<Descriptor> {
-    let (segment, _mapping) = Segment::create(name, len, Access::ReadWrite).ok()?;
+    let NewSegment { segment, .. } = Segment::create(name, len, Access::ReadWrite).ok()?;
     // The segment keeps its descriptor for itself, so the stream gets a duplicate.
     let fd = rustix::io::fcntl_dupfd_cloexec(&segment, 0).ok()?;
     // The kernel gives out the lowest free number, so this number tells how many are taken.

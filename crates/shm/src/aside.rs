@@ -75,10 +75,19 @@ impl<S: 'static> core::fmt::Debug for Worker<S> {
     }
 }
 
+/// Both sides.
+#[derive(Debug)]
+pub struct Sides<S: 'static> {
+    /// The side of the thread that asks.
+    pub aside: Aside<S>,
+    /// The other thread's side.
+    pub worker: Worker<S>,
+}
+
 /// Creates the two sides.
-pub fn pair<S: 'static>() -> (Aside<S>, Worker<S>) {
+pub fn pair<S: 'static>() -> Sides<S> {
     let shared = Arc::new(Shared { turn: Mutex::new(Turn::Idle), turned: Condvar::new() });
-    (Aside { shared: Arc::clone(&shared) }, Worker { shared })
+    Sides { aside: Aside { shared: Arc::clone(&shared) }, worker: Worker { shared } }
 }
 
 impl<S: 'static> Aside<S> {
@@ -207,7 +216,7 @@ mod tests {
         let high = rustix::io::fcntl_dupfd_cloexec(&file, 900).unwrap().as_raw_fd();
         let kept = rustix::io::fcntl_dupfd_cloexec(&file, high).unwrap();
         let number = kept.as_raw_fd();
-        let (mut aside, worker) = pair::<Vec<OwnedFd>>();
+        let Sides { mut aside, worker } = pair::<Vec<OwnedFd>>();
         let thread =
             std::thread::spawn(move || worker.serve(|| Some(vec![keep_only(number).ok()?])));
         let seen = aside.call(|_| numbers()).unwrap();
@@ -229,7 +238,7 @@ mod tests {
 
     #[test]
     fn calls_may_borrow_and_one_that_fails_ends_the_other_thread() {
-        let (mut aside, worker) = pair::<u32>();
+        let Sides { mut aside, worker } = pair::<u32>();
         let thread = std::thread::spawn(move || worker.serve(|| Some(1)));
         let words = ["a", "b"];
         let joined = aside.call(|count| {

@@ -223,7 +223,7 @@ mod tests {
         let kept = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
         let number = fcntl_dupfd_cloexec(&kept, 800).unwrap();
         let at = number.as_raw_fd();
-        let (mut other, worker) = aside::pair::<(OwnedFd, Sender)>();
+        let aside::Sides { aside: mut other, worker } = aside::pair::<(OwnedFd, Sender)>();
         // The thread inherits the mask.
         let thread = std::thread::spawn(move || {
             worker.serve(|| Some((aside::keep_only(at).ok()?, Sender::new().ok()?)));

@@ -50,4 +50,4 @@ pub use held::{FdNumber, MovableFd};
 #[cfg(not(loom))]
 pub use mapping::{Access, Mapping, Span};
 #[cfg(not(loom))]
-pub use segment::{Segment, SegmentError};
+pub use segment::{NewSegment, Segment, SegmentError};

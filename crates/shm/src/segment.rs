@@ -48,6 +48,15 @@ pub struct Segment {
     len: usize,
 }
 
+/// A segment that was just made.
+#[derive(Debug)]
+pub struct NewSegment {
+    /// The segment.
+    pub segment: Segment,
+    /// A mapping of it, for writing.
+    pub mapping: Mapping,
+}
+
 impl Segment {
     /// Makes a zeroed segment of `len` bytes, maps it for writing and seals it. With
     /// [`Access::Read`] the segment cannot be mapped for writing afterwards
@@ -55,11 +64,7 @@ impl Segment {
     ///
     /// # Errors
     /// [`SegmentError::System`].
-    pub fn create(
-        name: &str,
-        len: usize,
-        for_others: Access,
-    ) -> Result<(Self, Mapping), SegmentError> {
+    pub fn create(name: &str, len: usize, for_others: Access) -> Result<NewSegment, SegmentError> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         // Kernels before 6.3 refuse `MFD_NOEXEC_SEAL`, which is only a hardening.
         let fd = memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL)
@@ -71,7 +76,7 @@ impl Segment {
             Access::ReadWrite => SIZE_SEALS,
         };
         fcntl_add_seals(&fd, seals)?;
-        Ok((Self { fd, len }, mapping))
+        Ok(NewSegment { segment: Self { fd, len }, mapping })
     }
 
     /// Checks a segment received from a peer: it must be a memfd on ordinary pages, sealed against
@@ -134,7 +139,8 @@ mod tests {
 
     #[test]
     fn a_created_segment_is_accepted_and_shared() {
-        let (segment, ours) = Segment::create("sojourn-test", 8192, Access::ReadWrite).unwrap();
+        let NewSegment { segment, mapping: ours } =
+            Segment::create("sojourn-test", 8192, Access::ReadWrite).unwrap();
         let fd = segment.as_fd().try_clone_to_owned().unwrap();
         let theirs = Segment::accept(fd, 8192).unwrap().map(Access::ReadWrite).unwrap();
         assert_eq!(ours.span(100, 5).unwrap().copy_from(b"hello"), 5);
@@ -145,14 +151,16 @@ mod tests {
 
     #[test]
     fn a_created_segment_cannot_be_truncated() {
-        let (segment, _mapping) = Segment::create("sojourn-test", 4096, Access::ReadWrite).unwrap();
+        let NewSegment { segment, .. } =
+            Segment::create("sojourn-test", 4096, Access::ReadWrite).unwrap();
         assert_eq!(ftruncate(segment.as_fd(), 0), Err(Errno::PERM));
         assert_eq!(ftruncate(segment.as_fd(), 8192), Err(Errno::PERM));
     }
 
     #[test]
     fn a_read_only_segment_cannot_be_mapped_for_writing() {
-        let (segment, ours) = Segment::create("sojourn-test", 4096, Access::Read).unwrap();
+        let NewSegment { segment, mapping: ours } =
+            Segment::create("sojourn-test", 4096, Access::Read).unwrap();
         assert!(segment.map(Access::ReadWrite).is_err());
         let theirs = segment.map(Access::Read).unwrap();
         assert_eq!(ours.span(0, 2).unwrap().copy_from(b"ok"), 2);
@@ -176,7 +184,8 @@ mod tests {
 
     #[test]
     fn spans_and_words_are_checked_against_the_mapped_size() {
-        let (_segment, mapping) = Segment::create("sojourn-test", 4096, Access::ReadWrite).unwrap();
+        let NewSegment { mapping, .. } =
+            Segment::create("sojourn-test", 4096, Access::ReadWrite).unwrap();
         assert!(mapping.span(4096, 0).is_some());
         assert!(mapping.span(4090, 7).is_none());
         assert!(mapping.span(usize::MAX, 2).is_none());

@@ -129,6 +129,12 @@ impl Quiet {
     }
 }
 
+/// The result of a spin, and the time spent.
+struct SpinResult {
+    spun: Spun,
+    spun_ns: u64,
+}
+
 impl Policy {
     /// Creates a policy that has learnt nothing yet. The first adaptive policy of a process
     /// measures the cost of a sleep.
@@ -215,7 +221,7 @@ impl Policy {
         }
         self.quiet.learn(EAGER);
         match budget {
-            Some(budget) => self.spin_for(budget, deadline, &mut ready).0,
+            Some(budget) => self.spin_for(budget, deadline, &mut ready).spun,
             None => self.spin_adaptively(deadline, &mut ready),
         }
     }
@@ -229,7 +235,7 @@ impl Policy {
         let permit = spinners.map(|spinners| spinners.permit(now_ns(), budget));
         let may_spin = budget > 0 && !matches!(permit, Some(None));
         if may_spin {
-            let (spun, spun_ns) = self.spin_for(budget, deadline, ready);
+            let SpinResult { spun, spun_ns } = self.spin_for(budget, deadline, ready);
             match spun {
                 Spun::Ready if spun_ns <= pace::SHORT * cost_ns => self.pace.met(),
                 Spun::Ready => self.pace.met_late(),
@@ -243,13 +249,13 @@ impl Policy {
         Spun::GaveUp
     }
 
-    /// Spins for up to `budget` nanoseconds and returns the result with the time spent.
+    /// Spins for up to `budget` nanoseconds.
     fn spin_for(
         &self,
         budget: u64,
         deadline: Deadline,
         ready: &mut dyn FnMut() -> bool,
-    ) -> (Spun, u64) {
+    ) -> SpinResult {
         // A pure spinner returns now and then, so that the caller can check that the peer still
         // exists.
         let (start, budget) = (now_ns(), budget.min(AIR_NS));
@@ -260,10 +266,10 @@ impl Policy {
             });
             let spun_ns = now_ns() - start;
             if is_ready {
-                return (Spun::Ready, spun_ns);
+                return SpinResult { spun: Spun::Ready, spun_ns };
             }
             if spun_ns >= budget || deadline.is_over() {
-                return (Spun::GaveUp, spun_ns);
+                return SpinResult { spun: Spun::GaveUp, spun_ns };
             }
         }
     }

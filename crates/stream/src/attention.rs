@@ -79,12 +79,13 @@ mod tests {
     use super::*;
     use crate::{Inbox, Layout};
     use rustix::event::{EventfdFlags, eventfd};
-    use sojourn_shm::{Access, Segment};
+    use sojourn_shm::{Access, NewSegment, Segment};
     use std::io::IoSlice;
     use std::sync::Arc;
 
     fn inbox() -> Arc<Inbox> {
-        let (_, mapping) = Segment::create("test", Inbox::LEN, Access::ReadWrite).unwrap();
+        let NewSegment { mapping, .. } =
+            Segment::create("test", Inbox::LEN, Access::ReadWrite).unwrap();
         let event = || eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).unwrap();
         Arc::new(Inbox::new(mapping, event(), event()).unwrap())
     }
@@ -92,7 +93,8 @@ mod tests {
     #[test]
     fn a_peer_has_no_more_arrivals_heard_than_bytes_have_come() {
         let layout = Layout::new([8192, 0]).unwrap();
-        let (_, mapping) = Segment::create("test", layout.len(), Access::ReadWrite).unwrap();
+        let NewSegment { mapping, .. } =
+            Segment::create("test", layout.len(), Access::ReadWrite).unwrap();
         let peer = Stream::new(mapping, layout, 0, inbox(), 1).unwrap();
         let own = peer.other_side(inbox(), 1).unwrap();
         own.consent();

@@ -13,7 +13,7 @@ use crate::{Bell, CONTROL_BYTES, Inbox, Layout, Stream, totals_in_header};
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use rustix::event::{EventfdFlags, eventfd};
-use sojourn_shm::{Access, Mapping, Segment};
+use sojourn_shm::{Access, Mapping, NewSegment, Segment};
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 
@@ -103,7 +103,7 @@ pub fn stream(bytes: &[u8]) {
     let side = usize::from(first & 1);
     let layout = Layout::new([RING as u32, if first & 6 == 6 { 0 } else { RING as u32 }]).unwrap();
     let made = Segment::create("fuzz", layout.len(), Access::ReadWrite);
-    let Ok((segment, hostile)) = made else { return };
+    let Ok(NewSegment { segment, mapping: hostile }) = made else { return };
     let peer = Peer(hostile);
     let map = || {
         let ours = segment.map(Access::ReadWrite).ok()?;
@@ -222,7 +222,7 @@ pub fn way_home(bytes: &[u8]) {
     let mut program = Program(bytes);
     let layout = Layout::new([RING as u32; 2]).unwrap();
     let made = Segment::create("fuzz", layout.len(), Access::ReadWrite);
-    let Ok((segment, hostile)) = made else { return };
+    let Ok(NewSegment { segment, mapping: hostile }) = made else { return };
     let peer = Peer(hostile);
     let Some(inbox) = make_inbox() else { return };
     let Ok(ours) = segment.map(Access::ReadWrite) else { return };
@@ -332,7 +332,8 @@ struct HostileInbox {
 }
 
 fn make_inbox() -> Option<HostileInbox> {
-    let (segment, hostile) = Segment::create("fuzz", Inbox::LEN, Access::ReadWrite).ok()?;
+    let NewSegment { segment, mapping: hostile } =
+        Segment::create("fuzz", Inbox::LEN, Access::ReadWrite).ok()?;
     let event = || eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).ok();
     let inbox = Inbox::new(segment.map(Access::ReadWrite).ok()?, event()?, event()?)?;
     Some(HostileInbox { inbox, hostile })

@@ -6,7 +6,7 @@
 mod common;
 
 use common::{Random, inbox, watchdog};
-use sojourn_shm::{Access, Mapping, Segment};
+use sojourn_shm::{Access, Mapping, NewSegment, Segment};
 use sojourn_stream::{Bell, CONTROL_BYTES, Inbox, Layout, Stop, Stream, totals_in_header};
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
@@ -97,7 +97,8 @@ fn act(stream: &Stream, random: &mut Random) {
 /// Region, the hostile side's view of it, and ours.
 fn world(side: usize) -> (Segment, Mapping, Stream) {
     let layout = Layout::new([RING as u32; 2]).unwrap();
-    let (segment, hostile) = Segment::create("test", layout.len(), Access::ReadWrite).unwrap();
+    let NewSegment { segment, mapping: hostile } =
+        Segment::create("test", layout.len(), Access::ReadWrite).unwrap();
     let ours = segment.map(Access::ReadWrite).unwrap();
     let stream = Stream::new(ours, layout, side, Arc::clone(&inbox()[1]), u32::MAX).unwrap();
     (segment, hostile, stream)
@@ -180,7 +181,8 @@ fn positions_that_cannot_be_are_a_violation() {
 #[test]
 fn an_inbox_full_of_nonsense_names_only_slots_there_are() {
     let _guard = watchdog("inbox of nonsense", 60);
-    let (segment, hostile) = Segment::create("test", Inbox::LEN, Access::ReadWrite).unwrap();
+    let NewSegment { segment, mapping: hostile } =
+        Segment::create("test", Inbox::LEN, Access::ReadWrite).unwrap();
     let event = || rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).unwrap();
     let ours = segment.map(Access::ReadWrite).unwrap();
     let owner = Inbox::new(ours, event(), event()).unwrap();

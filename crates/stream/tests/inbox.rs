@@ -119,7 +119,7 @@ fn a_stream_rings_through_the_inbox_once_for_each_announcement() {
 #[test]
 fn an_event_that_blocks_holds_nobody_up() {
     let _guard = common::watchdog("an empty event", 20);
-    let (_, memory) =
+    let sojourn_shm::NewSegment { mapping: memory, .. } =
         sojourn_shm::Segment::create("test", Inbox::LEN, sojourn_shm::Access::ReadWrite).unwrap();
     let event = || rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
     let owner = Inbox::new(memory, event(), event()).unwrap();

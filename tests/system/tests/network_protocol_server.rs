@@ -13,7 +13,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use sojourn_lab::Sandbox;
 use sojourn_lab::net::{End, Link};
 use sojourn_protocol::{
-    Address, Client, Deadline, Error, READABLE, Session, Token, WRITABLE, Wait,
+    Address, Client, Deadline, Error, OpenedSession, READABLE, Session, SessionEvents, Token,
+    WRITABLE, Wait,
 };
 use sojourn_session::{HomeT, SessionInfoT};
 use sojourn_system::Admin;
@@ -136,7 +137,7 @@ impl Talk {
 
     fn over(scene: &Scene, (own, peer): (TcpStream, TcpStream)) -> Self {
         let mut client = scene.client();
-        let (session, token) = client.open(own.as_fd(), true).unwrap();
+        let OpenedSession { session, token } = client.open(own.as_fd(), true).unwrap();
         Self { client, session, token, own, peer, position: 0 }
     }
 
@@ -281,7 +282,11 @@ fn one_descriptor_tells_of_sessions_that_are_away() {
         talk.peer.write_all(&[byte_at(round, 3)]).unwrap();
         assert!(rings(&bell), "round {round}");
         let found = talk.client.collect().unwrap();
-        assert_eq!(found, [(talk.session, READABLE)], "round {round}");
+        assert_eq!(
+            found,
+            [SessionEvents { session: talk.session, events: READABLE }],
+            "round {round}"
+        );
         let mut byte = [0];
         // While the session moves the byte may be hidden for a moment after it was told of.
         assert_eq!(talk.client.receive(talk.session, &mut byte, soon()).unwrap(), 1);
@@ -302,7 +307,10 @@ fn one_descriptor_tells_of_sessions_that_are_away() {
     let mut got = vec![0; sent];
     talk.peer.read_exact(&mut got).unwrap();
     assert!(rings(&bell) && got.iter().all(|byte| *byte == 7));
-    assert_eq!(talk.client.collect().unwrap(), [(talk.session, WRITABLE)]);
+    assert_eq!(
+        talk.client.collect().unwrap(),
+        [SessionEvents { session: talk.session, events: WRITABLE }]
+    );
 }
 
 #[test]
@@ -432,7 +440,7 @@ fn the_socket_survives_a_protocol_server_that_is_killed() {
     assert!(matches!(end, Ok(0) | Err(_)), "as of any program that is killed: {end:?}");
     // The next connection starts the next process.
     let mut client = scene.client();
-    let (session, _) = client.open(talk.own.as_fd(), true).unwrap();
+    let OpenedSession { session, .. } = client.open(talk.own.as_fd(), true).unwrap();
     client.send(session, b"again", soon()).unwrap();
     talk.peer.read_exact(&mut got[..5]).unwrap();
     assert_eq!(&got[..5], b"again");
@@ -449,7 +457,7 @@ fn sessions_go_on_while_there_is_no_session_server() {
     (0..200).for_each(|_| talk.ask(100));
     let mut client = scene.client();
     let (own, mut peer) = scene.connection();
-    let (session, _) = client.open(own.as_fd(), true).unwrap();
+    let OpenedSession { session, .. } = client.open(own.as_fd(), true).unwrap();
     client.send(session, b"new", soon()).unwrap();
     peer.read_exact(&mut [0; 3]).unwrap();
 }

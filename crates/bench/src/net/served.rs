@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use sojourn_lab::measuring::{End, Options, flow, pin};
-use sojourn_protocol::{Address, Client, Deadline, Session, WRITABLE, Wait};
+use sojourn_protocol::{Address, Client, Deadline, OpenedSession, Session, WRITABLE, Wait};
 
 /// How long the measured server may take until it listens.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -91,7 +91,7 @@ fn open(server: &str, address: &str, options: &Options) -> anyhow::Result<End> {
     };
     socket.set_nodelay(true)?;
     let mut client = Client::connect(Address::parse(server)?, wait)?;
-    let (session, _) = client.open(socket.as_fd(), true)?;
+    let OpenedSession { session, .. } = client.open(socket.as_fd(), true)?;
     let served = Arc::new(Mutex::new(Served { client, session, _socket: socket }));
     Ok(End::of(Half(Arc::clone(&served)), Half(served)))
 }

@@ -74,7 +74,7 @@ impl Thread {
         let kit = engine.own.make_kit(true, known)?;
         let far = engine.own.take_far()?;
         let number = far.number();
-        let (aside, worker) = aside::pair();
+        let aside::Sides { aside, worker } = aside::pair();
         let work = move || worker.serve(|| Outside::new(number));
         if !engine.spawn(library.host(), "sojourn-aside", work) {
             library.is_prohibited();

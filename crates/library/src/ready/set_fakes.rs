@@ -15,7 +15,7 @@ use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
 use sojourn_shm::wait::Wait;
-use sojourn_shm::{Access, Segment};
+use sojourn_shm::{Access, NewSegment, Segment};
 use sojourn_stream::Inbox;
 use std::collections::HashMap;
 use std::os::unix::net::UnixStream;
@@ -97,7 +97,8 @@ pub(crate) struct World {
 }
 
 pub(crate) fn inbox() -> Arc<Inbox> {
-    let (_, mapping) = Segment::create("test", Inbox::LEN, Access::ReadWrite).unwrap();
+    let NewSegment { mapping, .. } =
+        Segment::create("test", Inbox::LEN, Access::ReadWrite).unwrap();
     let event = || eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).unwrap();
     Arc::new(Inbox::new(mapping, event(), event()).unwrap())
 }

@@ -19,7 +19,7 @@ use sojourn_proto::record::SessionRecord;
 use sojourn_pump::{InTransit, sealed};
 use sojourn_session::place::Surroundings;
 use sojourn_session::{CarryClient, DelegationToken, carry_connect_options};
-use sojourn_shm::aside::{Aside, keep_only, pair};
+use sojourn_shm::aside::{Aside, Sides, keep_only, pair};
 use std::sync::Mutex;
 
 /// How long the server may take to answer a call.
@@ -83,7 +83,7 @@ impl CarryConnection {
         engine: &'static Engine,
         number: i32,
     ) -> Option<Self> {
-        let (aside, worker) = pair();
+        let Sides { aside, worker } = pair();
         let work = move || {
             worker.serve(|| {
                 // A table of the thread's own has to be made with one descriptor at least.

@@ -30,7 +30,7 @@ use sojourn_ipc::{ApartSocket, Deadline, Ending};
 use sojourn_session::protocol::SUFFIX;
 use sojourn_session::protocol::client::{READY_MAX, ReadyT, TokenT, protocol_connect_options};
 use sojourn_session::protocol::receiving::Receiver;
-use sojourn_shm::aside::{Aside, pair};
+use sojourn_shm::aside::{Aside, Sides, pair};
 use sojourn_shm::{AtomicU32, Ordering};
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -98,7 +98,7 @@ impl Library {
         engine: &'static Engine,
     ) -> Option<&'static ProtocolServer> {
         let made = SERVERS.of_or(self, || {
-            let (aside, worker) = pair();
+            let Sides { aside, worker } = pair();
             let work = move || worker.serve(|| Some(Connected::new()));
             if !engine.spawn(self.host(), "sojourn-served", work) {
                 return None;

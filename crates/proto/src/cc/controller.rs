@@ -26,14 +26,20 @@ enum Algorithm {
     Reno(Reno),
 }
 
+/// The state of a controller before a reduction.
+#[derive(Clone, Copy, Debug)]
+struct SavedState {
+    window: Window,
+    algorithm: Algorithm,
+}
+
 /// A congestion controller.
 #[derive(Clone, Copy, Debug)]
 pub struct Controller {
     algorithm: Algorithm,
     pub(super) hystart: HyStart,
-    /// The window and the algorithm as they were before the last reduction, for
-    /// [`Controller::undo`].
-    saved: Option<(Window, Algorithm)>,
+    /// The state before the last reduction, for [`Controller::undo`].
+    saved: Option<SavedState>,
 }
 
 impl Controller {
@@ -89,7 +95,7 @@ impl Controller {
     /// further timeout of the same recovery (`again`).
     pub fn on_congestion(&mut self, window: &mut Window, signal: Signal, again: bool) {
         if !again || self.saved.is_none() {
-            self.saved = Some((*window, self.algorithm));
+            self.saved = Some(SavedState { window: *window, algorithm: self.algorithm });
         }
         self.hystart.stop();
         let ssthresh = match &mut self.algorithm {
@@ -109,7 +115,7 @@ impl Controller {
     /// it (RFC 9438, 4.9; Linux's `tcp_undo_cwnd_reduction`). Returns false if there is no
     /// reduction that can be taken back.
     pub fn undo(&mut self, window: &mut Window) -> bool {
-        let Some((old, algorithm)) = self.saved.take() else { return false };
+        let Some(SavedState { window: old, algorithm }) = self.saved.take() else { return false };
         window.set(window.cwnd.max(old.cwnd));
         window.ssthresh = window.ssthresh.max(old.ssthresh);
         self.algorithm = algorithm;

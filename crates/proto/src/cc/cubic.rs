@@ -35,9 +35,18 @@ struct Epoch {
     estimate_credit: u64,
     /// The remainder of the window's growth, in bytes times the window.
     credit: u64,
-    /// `W_cubic(t)` and `W_cubic(t + RTT)` in bytes, for `t` at `computed`.
-    curve: (u64, u64),
+    /// For `t` at `computed`.
+    curve: CurvePoints,
     computed: Instant,
+}
+
+/// Two points of the curve, in bytes.
+#[derive(Clone, Copy, Debug)]
+struct CurvePoints {
+    /// `W_cubic(t)`.
+    at_now: u64,
+    /// `W_cubic(t + RTT)`.
+    at_target: u64,
 }
 
 /// CUBIC's state between reductions.
@@ -104,7 +113,7 @@ impl Cubic {
         let epoch = self.epoch.get_or_insert_with(|| Epoch::begin(acked.now, window, w_max));
         epoch.compute(acked, window);
         epoch.estimate_reno(window, bytes, prior);
-        let (at_now, at_target) = epoch.curve;
+        let CurvePoints { at_now, at_target } = epoch.curve;
         if at_now < epoch.estimate {
             // 4.3: in the Reno-friendly region the window follows Reno's.
             window.set(window.cwnd.max(epoch.estimate));
@@ -133,19 +142,22 @@ impl Epoch {
             estimate: window.cwnd,
             estimate_credit: 0,
             credit: 0,
-            curve: (0, 0),
+            curve: CurvePoints { at_now: 0, at_target: 0 },
             computed: Instant::ZERO,
         }
     }
 
     fn compute(&mut self, acked: &Acked, window: &Window) {
-        if self.curve.1 > 0 && acked.now.since(self.computed) < STALE {
+        if self.curve.at_target > 0 && acked.now.since(self.computed) < STALE {
             return;
         }
         self.computed = acked.now;
         let time = acked.now.since(self.start);
         let rtt = acked.srtt.unwrap_or(Duration::ZERO);
-        self.curve = (self.at(time, window.mss), self.at(time + rtt, window.mss));
+        self.curve = CurvePoints {
+            at_now: self.at(time, window.mss),
+            at_target: self.at(time + rtt, window.mss),
+        };
     }
 
     /// Returns `W_cubic(t)` (equation 1) in bytes.

@@ -6,6 +6,7 @@
 //! `tcp_fastretrans_alert`).
 
 use super::reduction::Undo;
+use super::timer::DetectedLoss;
 use super::undo::Partial;
 use super::{Ack, Acked, Recovery, State, Stopped};
 use crate::cc::{self, Signal};
@@ -21,6 +22,19 @@ use crate::tlp::Answer;
 /// 6.2).
 const DUPLICATES: u32 = 3;
 
+/// The times at which the oldest and the latest of some segments were sent.
+#[derive(Clone, Copy)]
+struct SendTimes {
+    oldest: Instant,
+    latest: Instant,
+}
+
+/// The round-trip times of the oldest and of the latest segment.
+struct RoundTrips {
+    oldest: Duration,
+    latest: Duration,
+}
+
 /// The facts gathered while the scoreboard processes one acknowledgement.
 #[derive(Default)]
 struct AckSummary {
@@ -28,11 +42,10 @@ struct AckSummary {
     delivered: u64,
     /// Bytes newly reported by SACK.
     reported: u64,
-    /// The times of sending of the oldest and the latest segment that were sent once and are
-    /// acknowledged by number.
-    acked: Option<(Instant, Instant)>,
-    /// The same times for segments reported by SACK.
-    selected: Option<(Instant, Instant)>,
+    /// Of segments that were sent once and are acknowledged by number.
+    acked: Option<SendTimes>,
+    /// Of segments that were sent once and are reported by SACK.
+    selected: Option<SendTimes>,
     /// A retransmitted segment is acknowledged by number, so the times above do not count (Karn;
     /// RFC 6298, 3).
     ambiguous: bool,
@@ -62,20 +75,20 @@ impl AckSummary {
         if entry.sent_first == entry.sent_last {
             let times = if delivery.selective { &mut self.selected } else { &mut self.acked };
             let sent = entry.sent_first;
-            let known = times.unwrap_or((sent, sent));
-            *times = Some((known.0.min(sent), known.1.max(sent)));
+            let known = times.unwrap_or(SendTimes { oldest: sent, latest: sent });
+            *times =
+                Some(SendTimes { oldest: known.oldest.min(sent), latest: known.latest.max(sent) });
         }
     }
 
-    /// Returns the round-trip times of the oldest and of the latest segment.
-    fn round_trip(&self, now: Instant, ack: &Ack<'_>) -> Option<(Duration, Duration)> {
+    fn round_trips(&self, now: Instant, ack: &Ack<'_>) -> Option<RoundTrips> {
         let acked = self.acked.filter(|_| !self.ambiguous);
-        if let Some((oldest, _)) = acked.or(self.selected) {
-            let latest = self.selected.or(acked).map_or(oldest, |times| times.1);
-            return Some((now.since(oldest), now.since(latest)));
+        if let Some(SendTimes { oldest, .. }) = acked.or(self.selected) {
+            let latest = self.selected.or(acked).map_or(oldest, |times| times.latest);
+            return Some(RoundTrips { oldest: now.since(oldest), latest: now.since(latest) });
         }
         let echo = ack.echo.filter(|_| self.advanced > 0)?;
-        Some((now.since(echo), now.since(echo)))
+        Some(RoundTrips { oldest: now.since(echo), latest: now.since(echo) })
     }
 }
 
@@ -191,7 +204,7 @@ impl Recovery {
     }
 
     fn measure(&mut self, now: Instant, ack: &Ack<'_>, news: &AckSummary) {
-        if let Some((oldest, latest)) = news.round_trip(now, ack) {
+        if let Some(RoundTrips { oldest, latest }) = news.round_trips(now, ack) {
             self.rtt.sample(now, oldest, latest, self.board.una(), self.board.nxt());
             self.rtt.reset_backoff();
         }
@@ -329,7 +342,7 @@ impl Recovery {
     fn find_losses(&mut self, now: Instant, news: &mut AckSummary) {
         if self.config.sack {
             if self.rack.take_advanced() {
-                let (lost, again) = self.detect_loss(now);
+                let DetectedLoss { lost, again } = self.detect_loss(now);
                 news.lost += lost;
                 news.lost_again += again;
             }
@@ -420,7 +433,7 @@ impl Recovery {
             return;
         }
         let limited = self.usage.is_limited(&self.window);
-        let rtt = news.round_trip(now, ack).map(|(_, latest)| latest);
+        let rtt = news.round_trips(now, ack).map(|times| times.latest);
         let acked = cc::Acked {
             now,
             bytes: news.delivered,

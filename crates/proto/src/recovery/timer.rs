@@ -10,6 +10,13 @@ use crate::scoreboard::{Mark, Verdict};
 use crate::time::{Duration, Instant};
 use crate::tlp;
 
+/// Bytes newly lost.
+pub(super) struct DetectedLoss {
+    pub(super) lost: u64,
+    /// The part of them that had been retransmitted already.
+    pub(super) again: u64,
+}
+
 impl Recovery {
     /// Returns the time at which [`Recovery::on_timeout`] is to be called next.
     pub fn next_timeout(&self) -> Option<Instant> {
@@ -68,15 +75,14 @@ impl Recovery {
     }
 
     /// Lets RACK judge the outstanding entries, and sets the reordering timer if some may yet
-    /// arrive. Returns the bytes newly lost, and the part of them that had been retransmitted
-    /// already.
-    pub(super) fn detect_loss(&mut self, now: Instant) -> (u64, u64) {
+    /// arrive.
+    pub(super) fn detect_loss(&mut self, now: Instant) -> DetectedLoss {
         let resent = self.board.resent();
         let window = self.reordering_window();
         let (rack, mut wait) = (self.rack, None);
         let lost = self.board.judge(|entry| rack.judge(now, entry, window, &mut wait));
         self.reordering_at = wait.map(|wait| now + wait);
-        (lost, resent.saturating_sub(self.board.resent()))
+        DetectedLoss { lost, again: resent.saturating_sub(self.board.resent()) }
     }
 
     fn reordering_window(&self) -> Duration {
@@ -89,7 +95,7 @@ impl Recovery {
         self.reordering_at = None;
         let flight = self.board.outstanding();
         let before = self.board.in_flight();
-        let (lost, _) = self.detect_loss(now);
+        let lost = self.detect_loss(now).lost;
         if lost == 0 {
             return;
         }

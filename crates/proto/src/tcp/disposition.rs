@@ -105,10 +105,9 @@ impl Tally {
         self.counts[disposition as usize]
     }
 
-    /// Returns all counts that are not zero.
-    pub fn iter(&self) -> impl Iterator<Item = (Disposition, u64)> + '_ {
-        let all = Disposition::ALL.into_iter().zip(self.counts);
-        all.filter(|(_, count)| *count > 0)
+    /// Returns the dispositions that some segments had.
+    pub fn dispositions(&self) -> impl Iterator<Item = Disposition> + '_ {
+        Disposition::ALL.into_iter().filter(|disposition| self.count(*disposition) > 0)
     }
 
     pub(super) fn add(&mut self, disposition: Disposition) {
@@ -129,7 +128,8 @@ mod tests {
                 tally.add(disposition);
             }
         }
-        for (index, (disposition, count)) in tally.iter().enumerate() {
+        for (index, disposition) in tally.dispositions().enumerate() {
+            let count = tally.count(disposition);
             assert_eq!((disposition as usize, count as usize), (index, index + 1));
         }
     }

@@ -75,7 +75,8 @@ impl Connection {
         sizes.mss = settings::mss(&sizes, record.local.is_ipv4(), stamps.is_some(), &tcp.tuning);
         let rcv = receiving(tcp, limits, now);
         let snd = sending(tcp, limits, rcv.nxt);
-        let recovery = recovery(tcp, limits, &sizes, stamps.as_ref(), &snd, now);
+        let config = recovery_config(tcp, limits, &sizes, stamps.as_ref(), &snd);
+        let recovery = Recovery::new(config, recovery_start(tcp, &snd), now);
         let mut connection = Connection {
             local: record.local,
             remote,
@@ -179,17 +180,15 @@ fn sending(tcp: &TcpRecord, limits: &Limits, rcv_nxt: u64) -> Sending {
     }
 }
 
-fn recovery(
+fn recovery_config(
     tcp: &TcpRecord,
     limits: &Limits,
     sizes: &Sizes,
     stamps: Option<&Stamps>,
     snd: &Sending,
-    now: Instant,
-) -> Recovery {
+) -> Config {
     let (options, tuning) = (&tcp.options, &tcp.tuning);
-    let measured = |time: Duration| (!time.is_zero()).then_some(time);
-    let config = Config {
+    Config {
         mss: sizes.mss,
         sack: tcp.sack,
         timestamp_unit: stamps.map(Stamps::tick),
@@ -207,9 +206,13 @@ fn recovery(
         tail_loss_probe: tuning.early_retrans >= 3,
         frto: tuning.frto,
         scoreboard_entries: limits.scoreboard_entries,
-    };
+    }
+}
+
+fn recovery_start(tcp: &TcpRecord, snd: &Sending) -> Start {
+    let measured = |time: Duration| (!time.is_zero()).then_some(time);
     let ssthresh = if tcp.ssthresh == u32::MAX { u64::MAX } else { u64::from(tcp.ssthresh) };
-    let start = Start {
+    Start {
         una: snd.una,
         nxt: snd.nxt,
         cwnd: u64::from(tcp.cwnd),
@@ -218,8 +221,7 @@ fn recovery(
         rttvar: tcp.rttvar,
         min_rtt: measured(tcp.min_rtt),
         w_max: u64::from(tcp.w_max),
-        reordering_seen: tcp.reordering > tuning.reordering,
+        reordering_seen: tcp.reordering > tcp.tuning.reordering,
         cwr_due: tcp.ecn.reduced,
-    };
-    Recovery::new(config, start, now)
+    }
 }

@@ -55,6 +55,15 @@ impl Incoming<'_> {
     }
 }
 
+/// The outcome of [`Connection::on_segment_lent`].
+#[derive(Clone, Copy, Debug)]
+pub struct LentSegment<'a> {
+    /// What became of the segment.
+    pub disposition: Disposition,
+    /// The new part of the payload, if it was not copied.
+    pub lent: Option<&'a [u8]>,
+}
+
 impl Connection {
     /// Processes a segment of this connection. The caller has found the connection by the segment's
     /// ports and addresses.
@@ -71,16 +80,13 @@ impl Connection {
     /// earlier bytes have been read. In that case the new part of the payload is returned, and the
     /// caller must call [`Connection::settle`] with the number of bytes that were read before it
     /// calls any other method.
-    pub fn on_segment_lent<'a>(
-        &mut self,
-        now: Instant,
-        arrival: &Arrival<'a>,
-    ) -> (Disposition, Option<&'a [u8]>) {
+    pub fn on_segment_lent<'a>(&mut self, now: Instant, arrival: &Arrival<'a>) -> LentSegment<'a> {
         self.may_lend = true;
         let disposition = self.on_segment(now, arrival);
         self.may_lend = false;
         let from = self.rcv.lent.map(|span| arrival.payload.len() - span.len() as usize);
-        (disposition, from.and_then(|from| arrival.payload.get(from..)))
+        let lent = from.and_then(|from| arrival.payload.get(from..));
+        LentSegment { disposition, lent }
     }
 
     fn dispose(&mut self, now: Instant, arrival: &Arrival<'_>) -> Disposition {

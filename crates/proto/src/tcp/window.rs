@@ -37,9 +37,16 @@ pub(super) struct ReceiveWindow {
     measured_at: Instant,
     /// The round-trip time as measured by the receiver.
     rtt: Option<Duration>,
-    /// Without timestamps: the end and the beginning of a window of data, which takes a round trip
-    /// (`tcp_rcv_rtt_measure`).
-    round: Option<(u64, Instant)>,
+    /// Without timestamps: a window of data, which takes a round trip (`tcp_rcv_rtt_measure`).
+    round: Option<DataRound>,
+}
+
+/// A window of data that is under way.
+#[derive(Clone, Copy, Debug)]
+struct DataRound {
+    /// The position behind it.
+    end: u64,
+    begun: Instant,
 }
 
 /// Returns the payload that fits a socket's buffer: Linux charges the memory of packets, which is
@@ -182,11 +189,11 @@ impl ReceiveWindow {
     /// advanced.
     pub(super) fn on_advance(&mut self, now: Instant, nxt: u64) {
         match self.round {
-            Some((end, _)) if nxt < end => return,
-            Some((_, begun)) => self.on_rtt(now.since(begun)),
+            Some(round) if nxt < round.end => return,
+            Some(round) => self.on_rtt(now.since(round.begun)),
             None => {}
         }
-        self.round = Some((nxt + self.wnd.max(1), now));
+        self.round = Some(DataRound { end: nxt + self.wnd.max(1), begun: now });
     }
 
     /// Lets the buffer grow to twice the bytes that the program read, once in a round trip.

@@ -51,7 +51,17 @@ pub struct Received {
 }
 
 /// A datagram's sender and the values that came with it.
-pub(super) type DatagramSource<'a> = (SocketAddr, &'a Envelope);
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DatagramSource<'a> {
+    pub(super) source: SocketAddr,
+    pub(super) envelope: &'a Envelope,
+}
+
+/// A datagram that waits, with its payload.
+pub(super) struct WaitingDatagram<'a> {
+    pub(super) entry: &'a QueuedDatagram,
+    pub(super) payload: [&'a [u8]; 2],
+}
 
 #[derive(Debug)]
 pub(super) struct Queue {
@@ -97,7 +107,7 @@ impl Queue {
     /// `SO_RCVBUF`. Returns false if there is no room.
     pub(super) fn push_imported(
         &mut self,
-        (source, envelope): DatagramSource<'_>,
+        DatagramSource { source, envelope }: DatagramSource<'_>,
         payload: &[u8],
         segment_size: u16,
     ) -> bool {
@@ -144,7 +154,8 @@ impl Queue {
         }
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&QueuedDatagram, [&[u8]; 2])> {
-        self.entries.iter().map(|entry| (entry, self.ring.slices(entry.span)))
+    pub(super) fn iter(&self) -> impl Iterator<Item = WaitingDatagram<'_>> {
+        let payload = |entry: &QueuedDatagram| self.ring.slices(entry.span);
+        self.entries.iter().map(move |entry| WaitingDatagram { entry, payload: payload(entry) })
     }
 }

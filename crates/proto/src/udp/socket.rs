@@ -2,7 +2,7 @@
 //!
 //! Not here: sending (`send`).
 
-use super::queue::{DatagramSource, Envelope, Queue, Received};
+use super::queue::{DatagramSource, Envelope, Queue, Received, WaitingDatagram};
 use crate::record::{Datagram, IpOptions, Kind, RecordError, SessionRecord, UdpOptions, UdpRecord};
 use core::net::SocketAddr;
 
@@ -92,7 +92,7 @@ impl Socket {
                 hop_limit: datagram.hop_limit,
                 time_ns: 0,
             };
-            let about = (datagram.source, &envelope);
+            let about = DatagramSource { source: datagram.source, envelope: &envelope };
             if !queue.push_imported(about, &datagram.payload, datagram.segment_size) {
                 return Err(ImportError::TooMuch);
             }
@@ -116,13 +116,13 @@ impl Socket {
             return None;
         }
         self.exported = true;
-        let waiting = self.queue.iter().map(|(entry, parts)| Datagram {
+        let waiting = self.queue.iter().map(|WaitingDatagram { entry, payload }| Datagram {
             source: entry.source,
             target: entry.envelope.target,
             traffic_class: entry.envelope.traffic_class,
             hop_limit: entry.envelope.hop_limit,
             segment_size: entry.segment_size,
-            payload: parts.concat(),
+            payload: payload.concat(),
         });
         let Self { options, interface, .. } = *self;
         let udp = UdpRecord { options, interface, receive_queue: waiting.collect() };
@@ -154,7 +154,7 @@ impl Socket {
         let size = usize::from(segment_size);
         let merged = size > 0 && size < payload.len();
         let before = self.tally.full;
-        let about = (source, envelope);
+        let about = DatagramSource { source, envelope };
         if merged && !self.options.gro {
             payload.chunks(size).for_each(|part| self.push(about, part, 0));
         } else {

@@ -3,10 +3,11 @@
 //! Not here: who has which sessions, and who waits at them (`crate::table`, `crate::queue`). Read
 //! the head of `server` first.
 
-use super::{Protocol, fresh_token, lock, status};
+use super::{Protocol, TakenIn, fresh_token, lock, status};
 use crate::calls::Kind;
 use crate::queue::{ignore, number};
 use crate::session::ReceiveReply;
+use crate::table::{Found, TakenPart};
 use core::sync::atomic::Ordering;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -31,7 +32,9 @@ impl ProtocolServer for Protocol {
     ) -> Result<ProtocolOpenOut, Fault> {
         let opened = end.ok_or(Errno::BADF).and_then(|end| self.take_in(caller, end, is_sole));
         Ok(match opened {
-            Ok((session, half)) => ProtocolOpenOut { ret: 0, session, token: TokenT { half } },
+            Ok(TakenIn { number, token }) => {
+                ProtocolOpenOut { ret: 0, session: number, token: TokenT { half: token } }
+            }
             Err(error) => {
                 ProtocolOpenOut { ret: number(error), session: 0, token: TokenT { half: [0; 2] } }
             }
@@ -49,7 +52,7 @@ impl ProtocolServer for Protocol {
     }
 
     fn send(&self, caller: &Caller, session: u32, data: &[u8]) -> Result<ProtocolSendOut, Fault> {
-        let sent = self.with_socket(caller, (session, Kind::Tcp), |served| {
+        let sent = self.with_socket(caller, session, Kind::Tcp, |served| {
             served.settle();
             served.socket.send(data)
         });
@@ -71,7 +74,7 @@ impl ProtocolServer for Protocol {
         let target = to.socket_addr().map_err(|_| Errno::INVAL);
         let sent = segment.and_then(|segment| {
             let (target, segment) = (target?, (segment > 0).then_some(segment));
-            self.with_socket(caller, (session, Kind::Udp), |served| {
+            self.with_socket(caller, session, Kind::Udp, |served| {
                 served.socket.send_to(data, target, segment)
             })
         });
@@ -86,7 +89,7 @@ impl ProtocolServer for Protocol {
         size: u32,
         reply: ProtocolReceiveFromDeferredReply,
     ) {
-        self.receive_by(caller, session, (flags, size), ReceiveReply::Datagram(reply));
+        self.receive_by(caller, session, flags, size, ReceiveReply::Datagram(reply));
     }
 
     fn receive(
@@ -97,13 +100,13 @@ impl ProtocolServer for Protocol {
         size: u32,
         reply: ProtocolReceiveDeferredReply,
     ) {
-        self.receive_by(caller, session, (flags, size), ReceiveReply::Bytes(reply));
+        self.receive_by(caller, session, flags, size, ReceiveReply::Bytes(reply));
     }
 
     fn wait(&self, caller: &Caller, session: u32, events: u32, reply: ProtocolWaitDeferredReply) {
         let refused = |error| ProtocolWaitOut { ret: number(error), ready: 0 };
-        let (session, _) = match self.find(caller, session) {
-            Ok(found) => found,
+        let session = match self.find(caller, session) {
+            Ok(found) => found.entry,
             Err(error) => return ignore(reply.send(refused(error))),
         };
         let served = &session.session;
@@ -129,7 +132,7 @@ impl ProtocolServer for Protocol {
         if !self.bells.has(client) {
             return Ok(number(Errno::NXIO));
         }
-        let (found, is_shared) = match self.find(caller, session) {
+        let Found { entry: found, is_shared } = match self.find(caller, session) {
             Ok(found) => found,
             Err(error) => return Ok(number(error)),
         };
@@ -157,7 +160,7 @@ impl ProtocolServer for Protocol {
     ) {
         match self.find(caller, session) {
             Err(error) => ignore(reply.send(number(error))),
-            Ok((session, _)) => self.slow.leave(move || {
+            Ok(Found { entry: session, .. }) => self.slow.leave(move || {
                 ignore(reply.send(status(session.session.socket.shutdown(how))));
             }),
         }
@@ -174,7 +177,7 @@ impl ProtocolServer for Protocol {
     ) {
         match self.find(caller, session) {
             Err(error) => ignore(reply.send(number(error))),
-            Ok((session, _)) => self.slow.leave(move || {
+            Ok(Found { entry: session, .. }) => self.slow.leave(move || {
                 let set = session.session.socket.set_option(OptionName::new(level, name), &value);
                 ignore(reply.send(status(set)));
             }),
@@ -193,7 +196,7 @@ impl ProtocolServer for Protocol {
         let refused = |error| ProtocolGetOptionOut { ret: number(error), value: Vec::new() };
         match self.find(caller, session) {
             Err(error) => ignore(reply.send(refused(error))),
-            Ok((session, _)) => self.slow.leave(move || {
+            Ok(Found { entry: session, .. }) => self.slow.leave(move || {
                 let value =
                     session.session.socket.get_option(OptionName::new(level, name), size as usize);
                 let answer = |value| ProtocolGetOptionOut { ret: 0, value };
@@ -204,8 +207,8 @@ impl ProtocolServer for Protocol {
 
     fn release(&self, caller: &Caller, session: u32, reply: ProtocolReleaseDeferredReply) {
         let refused = |error| ProtocolReleaseOut { ret: number(error), end: None };
-        let (session, _) = match lock(&self.table).find(caller.client, session) {
-            Ok(found) => found,
+        let session = match lock(&self.table).find(caller.client, session) {
+            Ok(found) => found.entry,
             Err(error) => return ignore(reply.send(refused(error))),
         };
         let served = &session.session;
@@ -231,10 +234,11 @@ impl ProtocolServer for Protocol {
     fn close(&self, caller: &Caller, session: u32, reply: ProtocolCloseDeferredReply) {
         let client = lock(&self.table).first_of(caller.client);
         self.bells.forget(client, session);
-        let (session, is_last) = match lock(&self.table).close(caller.client, session) {
-            Ok(closed) => closed,
-            Err(error) => return ignore(reply.send(number(error))),
-        };
+        let TakenPart { entry: session, is_last } =
+            match lock(&self.table).close(caller.client, session) {
+                Ok(closed) => closed,
+                Err(error) => return ignore(reply.send(number(error))),
+            };
         match is_last {
             true => self.end(&session),
             false => self.part(client, &session),
@@ -247,7 +251,7 @@ impl ProtocolServer for Protocol {
 
     fn cancel(&self, caller: &Caller, session: u32) -> Result<u32, Fault> {
         let found = lock(&self.table).find(caller.client, session);
-        Ok(status(found.map(|(session, _)| {
+        Ok(status(found.map(|Found { entry: session, .. }| {
             session.session.lock().queue.cancel(caller.client);
             self.put(session);
         })))
@@ -272,7 +276,7 @@ impl ProtocolServer for Protocol {
     fn client_gone(&self, client: ClientId) {
         self.bells.gone(client);
         let gone = lock(&self.table).gone(client);
-        for (session, is_last) in gone {
+        for TakenPart { entry: session, is_last } in gone {
             match is_last {
                 true => self.end(&session),
                 false => self.part(client, &session),

@@ -5,8 +5,8 @@
 //! to be read first).
 
 use super::{Carried, Ending};
-use crate::placement::{Marks, Placement, Sizes};
-use sojourn_proto::tcp::{Arrival, Connection, Disposition};
+use crate::placement::{Marks, Placement, Places, Sizes};
+use sojourn_proto::tcp::{Arrival, Connection, Disposition, LentSegment};
 use sojourn_proto::time::Instant;
 use sojourn_stream::Stream;
 use sojourn_wire::frame::Frame;
@@ -43,7 +43,7 @@ impl Carried {
         let congestion = frame.traffic_class.ecn() == Ecn::Congestion;
         let payload = segment.payload();
         let arrival = Arrival { header: &header, payload, segment_size, congestion };
-        let (disposition, lent) = self.connection.on_segment_lent(now, &arrival);
+        let LentSegment { disposition, lent } = self.connection.on_segment_lent(now, &arrival);
         if let Some(bytes) = lent {
             let done = self.hand_over(bytes, placement);
             self.connection.settle(bytes, done);
@@ -86,15 +86,15 @@ impl Carried {
         !self.stream.is_frozen() && self.stream.pending() == 0
     }
 
-    /// Returns the places of the `len` payload bytes of a segment that is still in the kernel, and
-    /// the size of each part. `None` means that the segment is not the next one, or that there is
+    /// Returns the places of the `len` payload bytes of a segment that is still in the kernel.
+    /// `None` means that the segment is not the next one, or that there is
     /// no room.
     pub(crate) fn place<'a>(
         &'a mut self,
         header: &Header,
         len: usize,
         placement: Option<&'a mut Placement<'_>>,
-    ) -> Option<([&'a mut [u8]; 3], Sizes)> {
+    ) -> Option<Places<'a>> {
         let is_plain = !header.flags.intersects(UNUSUAL);
         if !is_plain || !self.connection.is_next(header.seq, len) || self.stream.is_frozen() {
             return None;
@@ -103,7 +103,7 @@ impl Carried {
         let placed = room.len().min(len);
         let [second, third] = vacant(&self.stream, len - placed)?;
         let sizes = [placed, second.len(), third.len()];
-        Some(([&mut room[..placed], second, third], sizes))
+        Some(Places { parts: [&mut room[..placed], second, third], sizes })
     }
 
     /// Takes in the segment for which [`Carried::place`] has given places; `sizes` bytes of it are
@@ -156,7 +156,7 @@ fn take_lent(
     take: &dyn Fn() -> bool,
     now: Instant,
 ) -> bool {
-    let (_, lent) = connection.on_segment_lent(now, arrival);
+    let lent = connection.on_segment_lent(now, arrival).lent;
     let Some(bytes) = lent else { return false };
     let is_taken = bytes.len() == arrival.payload.len() && take();
     connection.settle(bytes, if is_taken { bytes.len() } else { 0 });

@@ -3,7 +3,7 @@
 //! Not here: the sockets themselves (`crate::datagrams`, which is to be read first).
 
 use super::Pump;
-use crate::datagrams::{Datagrams, Sent, Sockets, Source, begin_beat, lock};
+use crate::datagrams::{Datagrams, KnownRoute, Sent, Sockets, Source, begin_beat, lock};
 use crate::outgoing::{Frames, gather};
 use crate::session_number::SessionNumber;
 use sojourn_proto::record::IpOptions;
@@ -70,7 +70,7 @@ impl Pump {
         let Sockets { all, beats, .. } = sockets;
         let Some(one) = all.get_mut(&number) else { return Sent::Kernel };
         let Some(target) = target.or(one.peer) else { return Sent::Kernel };
-        let (route, asks) = one.route(target.ip(), at);
+        let KnownRoute { route, asks } = one.route(target.ip(), at);
         let Some(route) = route else {
             return if asks { Sent::Ask(target.ip()) } else { Sent::Kernel };
         };

@@ -3,13 +3,14 @@
 #![allow(dead_code, reason = "each test uses its part")]
 
 use rustix::event::{EventfdFlags, eventfd};
-use sojourn_shm::{Access, Segment};
+use sojourn_shm::{Access, NewSegment, Segment};
 use sojourn_stream::{Inbox, Layout, Stream};
 use std::sync::Arc;
 
 /// An inbox as seen by two parties: the owner and a peer.
 pub(crate) fn inbox() -> [Arc<Inbox>; 2] {
-    let (segment, ours) = Segment::create("test", Inbox::LEN, Access::ReadWrite).unwrap();
+    let NewSegment { segment, mapping: ours } =
+        Segment::create("test", Inbox::LEN, Access::ReadWrite).unwrap();
     let event = || eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).unwrap();
     let (ready, attention) = (event(), event());
     let peer = Inbox::new(
@@ -30,7 +31,8 @@ pub(crate) fn pair(ring_bytes: [u32; 2]) -> [Stream; 2] {
 /// The two sides of a fresh stream; each with the inbox and slot of its peer.
 pub(crate) fn pair_with(ring_bytes: [u32; 2], peers: [(Arc<Inbox>, u32); 2]) -> [Stream; 2] {
     let layout = Layout::new(ring_bytes).unwrap();
-    let (segment, _) = Segment::create("test", layout.len(), Access::ReadWrite).unwrap();
+    let NewSegment { segment, .. } =
+        Segment::create("test", layout.len(), Access::ReadWrite).unwrap();
     let mut side = 0;
     peers.map(|(inbox, slot)| {
         side += 1;

@@ -242,7 +242,7 @@ mod tests {
     fn datagrams_go_from_one_server_to_the_other_and_damaged_ones_nowhere() {
         let place =
             |last| Place { ip: [10, 0, 0, last].into(), mac: MacAddress([2, 0, 0, 0, 0, last]) };
-        let (near, far, _clock) = sim::pair(&sim::Options::default());
+        let sim::Link { near, far, .. } = sim::pair(&sim::Options::default());
         let unix = |device: sim::Endpoint, places| Unix {
             device: Box::new(device),
             sockets: Sockets::<Call>::default(),
