@@ -23,7 +23,6 @@ const PARAMETERS: usize = 5;
 const NOT_YET: &[&str] = &[
     "sojourn-abi",
     "sojourn-bench",
-    "sojourn-buffers",
     "sojourn-cli",
     "sojourn-filter",
     "sojourn-firewall",
@@ -33,10 +32,8 @@ const NOT_YET: &[&str] = &[
     "sojourn-ipc-rt",
     "sojourn-lab",
     "sojourn-loader",
-    "sojourn-memory",
     "sojourn-system",
     "sojourn-time",
-    "sojourn-udp",
     "sojourn-wire",
     "xtask",
 ];

@@ -53,7 +53,7 @@ impl Incoming {
         if self.from == self.to
             && self.again == 0
             && let Some(table) = self.table
-            && let Some(len) = self.lend_ring(table, (fd, until), at_least, max)?
+            && let Some(len) = self.lend_ring(table, fd, until, at_least, max)?
         {
             return Ok(len);
         }
@@ -118,7 +118,8 @@ impl Incoming {
     fn lend_ring(
         &mut self,
         table: &Table,
-        (fd, until): (c_int, Deadline),
+        fd: c_int,
+        until: Deadline,
         at_least: usize,
         max: usize,
     ) -> Result<Option<usize>, Error> {

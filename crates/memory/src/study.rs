@@ -49,8 +49,14 @@ pub struct Study {
     stations: [Station; 4],
     today: Hierarchy,
     touched: [Touched; 4],
-    /// The block and the mode of the last fetch.
-    last: Option<(u64, Mode)>,
+    last: Option<LastFetch>,
+}
+
+/// The last fetch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct LastFetch {
+    block: u64,
+    mode: Mode,
 }
 
 impl Default for Study {
@@ -89,12 +95,12 @@ impl Study {
             let block = reference.address / BLOCK_BYTES;
             let end = reference.address.saturating_add(reference.bytes.max(1) - 1);
             let is_one = end / BLOCK_BYTES == block;
-            if is_one && self.last == Some((block, reference.mode)) {
+            if is_one && self.last == Some(LastFetch { block, mode: reference.mode }) {
                 // The block is the last used one of each cache: nothing changes but counts.
                 self.step(reference.mode);
                 return;
             }
-            self.last = Some((end / BLOCK_BYTES, reference.mode));
+            self.last = Some(LastFetch { block: end / BLOCK_BYTES, mode: reference.mode });
         }
         for station in &mut self.stations {
             station.refer(reference);

@@ -35,11 +35,9 @@ mod laws;
 #[cfg(test)]
 mod tests;
 
-pub use delivery::{CarrierMessage, Delivery, InboxOut, JoinOut};
+pub use delivery::{CarrierMessage, Delivery, InboxOut, JoinOut, Page};
 pub use end::{EndId, Identity, StreamSide};
-pub use process::ProcessInfo;
-pub use processes::Program;
-pub use view::Page;
+pub use process::{ProcessInfo, Program};
 
 use crate::holders::Question;
 use crate::key::Key;

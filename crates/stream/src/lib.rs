@@ -27,6 +27,7 @@ mod cork;
 #[cfg(all(not(loom), any(debug_assertions, fuzzing)))]
 #[doc(hidden)]
 pub mod fuzz;
+mod geometry;
 #[cfg(not(loom))]
 mod home;
 #[cfg(not(loom))]

@@ -32,9 +32,16 @@ fn pseudo(from: SocketAddrV4, to: SocketAddrV4, len: usize) -> Sum {
     pseudo_v4(*from.ip(), *to.ip(), UDP, len as u16)
 }
 
-/// Returns the sender of `packet`, an IPv4 packet with its header, and the range of its payload;
-/// `None` unless the packet is a whole, undamaged datagram for `port`.
-pub(crate) fn parse(packet: &[u8], port: u16) -> Option<(SocketAddrV4, Range<usize>)> {
+/// A datagram in a packet.
+pub(crate) struct ParsedDatagram {
+    pub(crate) source: SocketAddrV4,
+    /// Where its payload lies in the packet.
+    pub(crate) payload: Range<usize>,
+}
+
+/// Reads `packet`, an IPv4 packet with its header; `None` unless the packet is a whole, undamaged
+/// datagram for `port`.
+pub(crate) fn parse(packet: &[u8], port: u16) -> Option<ParsedDatagram> {
     let ip = ipv4::Packet::new(packet).ok()?;
     let datagram = udp::Datagram::new(ip.payload()).ok()?;
     if ip.protocol() != UDP || ip.is_fragment() || datagram.target_port() != port {
@@ -52,7 +59,8 @@ pub(crate) fn parse(packet: &[u8], port: u16) -> Option<(SocketAddrV4, Range<usi
     let is_valid =
         sum.is_valid() || datagram.checksum() == 0 || datagram.checksum() == pseudo.value();
     let begin = ip.header_len() + udp::HEADER_BYTES;
-    is_valid.then(|| (from, begin..begin + datagram.payload().len()))
+    let payload = begin..begin + datagram.payload().len();
+    is_valid.then_some(ParsedDatagram { source: from, payload })
 }
 
 /// Returns the filter of a port, in the language of the BSD packet filter (McCanne and Jacobson

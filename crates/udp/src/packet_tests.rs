@@ -30,7 +30,7 @@ proptest! {
         (bit, tail) in (any::<proptest::sample::Index>(), 0_usize..20),
     ) {
         let mut bytes = packet(from, to, &data, options);
-        let (source, payload) = parse(&bytes, to.port()).unwrap();
+        let ParsedDatagram { source, payload } = parse(&bytes, to.port()).unwrap();
         prop_assert_eq!((source, &bytes[payload]), (from, &data[..]));
         prop_assert!(parse(&bytes, to.port() ^ 1).is_none());
         prop_assert!(parse(&bytes[..bytes.len() - 1], to.port()).is_none());
@@ -53,7 +53,7 @@ proptest! {
         bytes in proptest::collection::vec(any::<u8>(), 0..80),
         port in any::<u16>(),
     ) {
-        if let Some((_, payload)) = parse(&bytes, port) {
+        if let Some(ParsedDatagram { payload, .. }) = parse(&bytes, port) {
             prop_assert!(payload.end <= bytes.len());
         }
     }

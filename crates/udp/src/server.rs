@@ -185,8 +185,8 @@ fn receive(port: &Port) {
     let mut datagram = Datagram::empty();
     while let Some(len) = port.network.receive(&mut datagram.bytes) {
         let packet = packet::parse(&datagram.bytes[..len], port.local().port());
-        if let Some((from, payload)) = packet {
-            (datagram.from, datagram.payload) = (from, payload);
+        if let Some(parsed) = packet {
+            (datagram.from, datagram.payload) = (parsed.source, parsed.payload);
             port.arrive(&mut datagram);
         }
     }

@@ -22,17 +22,11 @@ use crate::tlp::Answer;
 /// 6.2).
 const DUPLICATES: u32 = 3;
 
-/// The times at which the oldest and the latest of some segments were sent.
+/// A time of the oldest and one of the latest of some segments.
 #[derive(Clone, Copy)]
-struct SendTimes {
-    oldest: Instant,
-    latest: Instant,
-}
-
-/// The round-trip times of the oldest and of the latest segment.
-struct RoundTrips {
-    oldest: Duration,
-    latest: Duration,
+struct Extremes<T> {
+    oldest: T,
+    latest: T,
 }
 
 /// The facts gathered while the scoreboard processes one acknowledgement.
@@ -42,10 +36,10 @@ struct AckSummary {
     delivered: u64,
     /// Bytes newly reported by SACK.
     reported: u64,
-    /// Of segments that were sent once and are acknowledged by number.
-    acked: Option<SendTimes>,
-    /// Of segments that were sent once and are reported by SACK.
-    selected: Option<SendTimes>,
+    /// When segments were sent that were sent once and are acknowledged by number.
+    acked: Option<Extremes<Instant>>,
+    /// The same for segments reported by SACK.
+    selected: Option<Extremes<Instant>>,
     /// A retransmitted segment is acknowledged by number, so the times above do not count (Karn;
     /// RFC 6298, 3).
     ambiguous: bool,
@@ -75,20 +69,20 @@ impl AckSummary {
         if entry.sent_first == entry.sent_last {
             let times = if delivery.selective { &mut self.selected } else { &mut self.acked };
             let sent = entry.sent_first;
-            let known = times.unwrap_or(SendTimes { oldest: sent, latest: sent });
+            let known = times.unwrap_or(Extremes { oldest: sent, latest: sent });
             *times =
-                Some(SendTimes { oldest: known.oldest.min(sent), latest: known.latest.max(sent) });
+                Some(Extremes { oldest: known.oldest.min(sent), latest: known.latest.max(sent) });
         }
     }
 
-    fn round_trips(&self, now: Instant, ack: &Ack<'_>) -> Option<RoundTrips> {
+    fn round_trips(&self, now: Instant, ack: &Ack<'_>) -> Option<Extremes<Duration>> {
         let acked = self.acked.filter(|_| !self.ambiguous);
-        if let Some(SendTimes { oldest, .. }) = acked.or(self.selected) {
+        if let Some(Extremes { oldest, .. }) = acked.or(self.selected) {
             let latest = self.selected.or(acked).map_or(oldest, |times| times.latest);
-            return Some(RoundTrips { oldest: now.since(oldest), latest: now.since(latest) });
+            return Some(Extremes { oldest: now.since(oldest), latest: now.since(latest) });
         }
         let echo = ack.echo.filter(|_| self.advanced > 0)?;
-        Some(RoundTrips { oldest: now.since(echo), latest: now.since(echo) })
+        Some(Extremes { oldest: now.since(echo), latest: now.since(echo) })
     }
 }
 
@@ -204,7 +198,7 @@ impl Recovery {
     }
 
     fn measure(&mut self, now: Instant, ack: &Ack<'_>, news: &AckSummary) {
-        if let Some(RoundTrips { oldest, latest }) = news.round_trips(now, ack) {
+        if let Some(Extremes { oldest, latest }) = news.round_trips(now, ack) {
             self.rtt.sample(now, oldest, latest, self.board.una(), self.board.nxt());
             self.rtt.reset_backoff();
         }

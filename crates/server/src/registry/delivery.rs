@@ -83,3 +83,18 @@ pub struct InboxOut {
     pub slot: u32,
     pub descriptors: [Descriptor; 3],
 }
+
+/// A page of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page<T> {
+    /// The rows, as many as go on a page.
+    pub rows: Vec<T>,
+    /// The number behind which the next page begins; 0 if there is none.
+    pub last: u64,
+}
+
+impl<T> Page<T> {
+    pub(super) fn filter_map<R>(self, row: impl FnMut(T) -> Option<R>) -> Page<R> {
+        Page { rows: self.rows.into_iter().filter_map(row).collect(), last: self.last }
+    }
+}

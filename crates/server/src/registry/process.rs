@@ -4,6 +4,7 @@
 
 use super::delivery::Event;
 use super::end::End;
+use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::Descriptor;
 use sojourn_session::{InboxNumber, LocalNumber, ReasonT};
 use std::collections::{HashMap, VecDeque};
@@ -113,4 +114,13 @@ impl Process {
             last.rates = rates;
         }
     }
+}
+
+/// A process at the other side of a join.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// The process.
+    pub client: ClientId,
+    /// It has shown that it may have packets.
+    pub has_packets: bool,
 }

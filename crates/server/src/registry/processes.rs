@@ -4,7 +4,7 @@
 
 use super::delivery::Event;
 use super::end::{End, EndId, Identity, State};
-use super::process::{KnownInbox, Process, ProcessInfo, Refused, Role};
+use super::process::{KnownInbox, Process, ProcessInfo, Program, Refused, Role};
 use super::{CARRIER, CallError, Registry, SharedMemory};
 use crate::key::Key;
 use sojourn_ipc::ClientId;
@@ -19,15 +19,6 @@ const OF_PROCESS: usize = 4;
 pub(super) const OF_INBOX: usize = 3;
 /// Descriptors of a stream that count for each of its users: its region.
 pub(super) const OF_STREAM: usize = 1;
-
-/// A process at the other side of a join.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Program {
-    /// The process.
-    pub client: ClientId,
-    /// It has shown that it may have packets.
-    pub has_packets: bool,
-}
 
 impl Registry {
     /// Sets the user of a process that runs as another user now than when it connected.

@@ -2,7 +2,7 @@
 //!
 //! Not here: their interface (`service::admin`).
 
-use super::delivery::Event;
+use super::delivery::{Event, Page};
 use super::end::{End, State};
 use super::process::{Process, Refused};
 use super::{CARRIER, Registry, SharedMemory};
@@ -17,21 +17,6 @@ use std::ffi::CString;
 const PAGE: usize = 2048;
 /// The most events that a process may have waiting and still be asked for something.
 const WANTED_MAX: usize = 1024;
-
-/// A page of a list.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page<T> {
-    /// The rows, as many as go on a page.
-    pub rows: Vec<T>,
-    /// The number behind which the next page begins; 0 if there is none.
-    pub last: u64,
-}
-
-impl<T> Page<T> {
-    fn filter_map<R>(self, row: impl FnMut(T) -> Option<R>) -> Page<R> {
-        Page { rows: self.rows.into_iter().filter_map(row).collect(), last: self.last }
-    }
-}
 
 /// An item of a list.
 struct Listed<T> {

@@ -5,7 +5,7 @@
 
 use crate::fds::slot::Slot;
 use crate::moves::offer::Offer;
-use sojourn_session::StreamNumber;
+use sojourn_session::{InboxNumber, InboxSlot, StreamNumber};
 use sojourn_stream::Stream;
 
 /// A session that has joined.
@@ -17,9 +17,8 @@ pub(super) struct Joined {
     /// The other side of a stream to another host, until this process runs its engine.
     pub(super) other: Option<Stream>,
     pub(super) side: u8,
-    pub(super) own_inbox: u64,
-    pub(super) own_slot: u32,
-    pub(super) peer_inbox: u64,
+    pub(super) own: InboxSlot,
+    pub(super) peer_inbox: InboxNumber,
     pub(super) peer_pid: u32,
     /// Bytes of address space that the stream takes.
     pub(super) addresses: u64,

@@ -17,7 +17,7 @@ use crate::session::identity::InboxPlace;
 use core::sync::atomic::Ordering;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
-use sojourn_session::{JoinT, LocalNumber, ReasonT, StreamNumber};
+use sojourn_session::{InboxNumber, InboxSlot, JoinT, LocalNumber, ReasonT, StreamNumber};
 use sojourn_shm::{Mapping, MovableFd, fault};
 use sojourn_stream::Inbox;
 use std::collections::HashMap;
@@ -34,8 +34,9 @@ impl Thread {
         // The inboxes are kept first, and whatever becomes of the session: the server sends each of
         // them only once.
         let mut events = placed.unwrap_or_default().into_iter();
-        self.keep_own_inbox(join.own.id, own, &mut events);
-        self.keep_peer_inbox(join.peer.id, peer, &mut events);
+        let (own_slot, peer_inbox) = (own_of(&join), InboxNumber(join.peer.id));
+        self.keep_own_inbox(own_slot.inbox, own, &mut events);
+        self.keep_peer_inbox(peer_inbox, peer, &mut events);
         let (is_watched, has_region) = (has_peer || join.is_carried, region.is_some());
         let tried = match self.offers.remove(&LocalNumber(join.local)) {
             None => Err(ReasonT::Closed),
@@ -49,7 +50,10 @@ impl Thread {
                 self.gives_addresses_back(address_space(join.ring_bytes));
             }
             self.tell_left(LocalNumber(join.local), reason, 0, 0);
-            self.release(join.own.id, join.peer.id, join.peer_pid);
+            self.release(own_slot.inbox, peer_inbox, join.peer_pid);
+        }
+        if let Some(number) = self.own_inboxes.get(&own_slot.inbox).map(|inbox| inbox.number) {
+            self.attend(number);
         }
     }
 
@@ -59,13 +63,14 @@ impl Thread {
         join: &JoinT,
         region: Option<Mapping>,
     ) -> Result<(), ReasonT> {
-        let own = self.own_inboxes.get(&join.own.id).ok_or(ReasonT::Resources)?;
+        let (own_slot, peer_inbox) = (own_of(join), InboxNumber(join.peer.id));
+        let own = self.own_inboxes.get(&own_slot.inbox).ok_or(ReasonT::Resources)?;
         let own_inbox = Arc::clone(&own.inbox);
-        let peer = self.peer_inboxes.get(&join.peer.id).ok_or(ReasonT::Resources)?;
+        let peer = self.peer_inboxes.get(&peer_inbox).ok_or(ReasonT::Resources)?;
         let region = region.ok_or(ReasonT::Resources)?;
         // An inbox in both roles shows that both ends are this process's. Where the two ends have
         // different inboxes, the second of the two joins sees it.
-        if [join.own.id, join.peer.id]
+        if [own_slot.inbox, peer_inbox]
             .iter()
             .any(|id| self.own_inboxes.contains_key(id) && self.peer_inboxes.contains_key(id))
         {
@@ -82,11 +87,11 @@ impl Thread {
         let place = InboxPlace { inbox: own_inbox, slot: join.own.slot };
         let parts = Parts { stream: Arc::new(stream), place };
         let session = self.library.join(self.engine, offer, join, &parts)?;
-        if let Some(inbox) = self.own_inboxes.get_mut(&join.own.id) {
+        if let Some(inbox) = self.own_inboxes.get_mut(&own_slot.inbox) {
             inbox.slots.insert(join.own.slot, session.slot());
             inbox.uses += 1;
         }
-        if let Some(inbox) = self.peer_inboxes.get_mut(&join.peer.id) {
+        if let Some(inbox) = self.peer_inboxes.get_mut(&peer_inbox) {
             inbox.uses += 1;
         }
         if !join.is_carried {
@@ -98,9 +103,8 @@ impl Thread {
             stream: StreamNumber(join.stream),
             other,
             side: join.side,
-            own_inbox: join.own.id,
-            own_slot: join.own.slot,
-            peer_inbox: join.peer.id,
+            own: own_slot,
+            peer_inbox,
             peer_pid: join.peer_pid,
             addresses: address_space(join.ring_bytes),
         };
@@ -157,7 +161,12 @@ impl Thread {
         }
     }
 
-    fn keep_own_inbox(&mut self, id: u64, memory: Option<OwnInboxMemory>, events: &mut Events) {
+    fn keep_own_inbox(
+        &mut self,
+        id: InboxNumber,
+        memory: Option<OwnInboxMemory>,
+        events: &mut Events,
+    ) {
         let Some(OwnInboxMemory { memory, number }) = memory else { return };
         match view(memory, events) {
             Some(inbox) => {
@@ -169,7 +178,7 @@ impl Thread {
         }
     }
 
-    fn keep_peer_inbox(&mut self, id: u64, memory: Option<Mapping>, events: &mut Events) {
+    fn keep_peer_inbox(&mut self, id: InboxNumber, memory: Option<Mapping>, events: &mut Events) {
         if let Some(inbox) = memory.and_then(|memory| view(memory, events)) {
             self.peer_inboxes.insert(id, PeerInbox { inbox: Arc::new(inbox), uses: 0 });
         }
@@ -186,8 +195,8 @@ impl Thread {
         {
             let _ = epoll::delete(&self.kit.watched, fd);
         }
-        if let Some(inbox) = self.own_inboxes.get_mut(&joined.own_inbox) {
-            inbox.slots.remove(&joined.own_slot);
+        if let Some(inbox) = self.own_inboxes.get_mut(&joined.own.inbox) {
+            inbox.slots.remove(&joined.own.slot);
         }
         Some(joined)
     }
@@ -195,7 +204,7 @@ impl Thread {
     /// Lets go of the needs of a session that has gone home, once the server knows that.
     pub(super) fn forget(&mut self, joined: &Joined) {
         self.gives_addresses_back(joined.addresses);
-        if let Some(inbox) = self.own_inboxes.get_mut(&joined.own_inbox) {
+        if let Some(inbox) = self.own_inboxes.get_mut(&joined.own.inbox) {
             inbox.uses -= 1;
         }
         if let Some(inbox) = self.peer_inboxes.get_mut(&joined.peer_inbox) {
@@ -204,12 +213,12 @@ impl Thread {
         if let Some(sessions) = self.peers.get_mut(&joined.peer_pid) {
             *sessions = sessions.saturating_sub(1);
         }
-        self.release(joined.own_inbox, joined.peer_inbox, joined.peer_pid);
+        self.release(joined.own.inbox, joined.peer_inbox, joined.peer_pid);
     }
 
     /// Lets go of inboxes and processes that no session needs. The server counts in the same way,
     /// and sends them anew when a session needs them again.
-    fn release(&mut self, own_inbox: u64, peer_inbox: u64, peer_pid: u32) {
+    fn release(&mut self, own_inbox: InboxNumber, peer_inbox: InboxNumber, peer_pid: u32) {
         if self.own_inboxes.get(&own_inbox).is_some_and(|inbox| inbox.uses == 0)
             && let Some(OwnInbox { number, .. }) = self.own_inboxes.remove(&own_inbox)
         {
@@ -223,6 +232,11 @@ impl Thread {
             self.aside.call(|outside| outside.forget_peer(peer_pid));
         }
     }
+}
+
+/// Returns where the peer of a join posts for this process.
+fn own_of(join: &JoinT) -> InboxSlot {
+    InboxSlot { inbox: InboxNumber(join.own.id), slot: join.own.slot }
 }
 
 /// Opens an inbox that a join has brought, if its two event descriptors could be taken.

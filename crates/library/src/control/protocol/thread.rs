@@ -13,7 +13,7 @@ use crate::process::engine::Engine;
 use crate::process::library::Library;
 use core::time::Duration;
 use sojourn_ipc::Deadline;
-use sojourn_session::LocalNumber;
+use sojourn_session::{InboxNumber, LocalNumber};
 use sojourn_shm::aside::Aside;
 use sojourn_stream::Inbox;
 use std::collections::{HashMap, VecDeque};
@@ -66,8 +66,8 @@ pub(super) struct Thread {
     /// Offers, by the library's own number of the session.
     pub(super) offers: HashMap<LocalNumber, Offer>,
     pub(super) joined: HashMap<LocalNumber, Joined>,
-    pub(super) own_inboxes: HashMap<u64, OwnInbox>,
-    pub(super) peer_inboxes: HashMap<u64, PeerInbox>,
+    pub(super) own_inboxes: HashMap<InboxNumber, OwnInbox>,
+    pub(super) peer_inboxes: HashMap<InboxNumber, PeerInbox>,
     pub(super) serving: Serving,
     /// For each peer's process the number of sessions with it.
     pub(super) peers: HashMap<u32, usize>,
