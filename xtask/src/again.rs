@@ -38,6 +38,15 @@ struct Outcome {
     to_rerun: Vec<Vec<String>>,
 }
 
+/// A program whose tests are run again.
+#[derive(Debug)]
+struct Rerun<'a> {
+    /// Cargo's arguments.
+    arguments: &'a [String],
+    /// The tests that failed; none means all of the program.
+    program: &'a Program,
+}
+
 impl Outcome {
     /// Reads the next line.
     fn take(&mut self, line: &str) {
@@ -60,15 +69,15 @@ impl Outcome {
         }
     }
 
-    /// Returns the failed programs, if a second run is sensible: cargo's arguments, and the tests;
-    /// no tests means all of that program.
-    fn worth_another(&self) -> Option<Vec<(&[String], &Program)>> {
+    /// Returns the failed programs, if a second run is sensible.
+    fn worth_another(&self) -> Option<Vec<Rerun<'_>>> {
         let failed: Vec<_> = self.programs.iter().filter(|program| !program.is_well).collect();
         let tests: usize = failed.iter().map(|program| program.failed.len()).sum();
         let fits = failed.len() == self.to_rerun.len()
             && (1..=PROGRAMS_MAX).contains(&failed.len())
             && tests <= TESTS_MAX;
-        fits.then(|| self.to_rerun.iter().map(Vec::as_slice).zip(failed).collect())
+        let all = self.to_rerun.iter().zip(failed);
+        fits.then(|| all.map(|(arguments, program)| Rerun { arguments, program }).collect())
     }
 }
 
@@ -130,8 +139,8 @@ pub(crate) fn tests(what: &str, words: &[&str]) -> Result<Vec<String>> {
     let mut unsure = Vec::new();
     if !run(&first, &mut outcome)? {
         let Some(again) = outcome.worth_another() else { bail!("{what}: failed") };
-        for (target, program) in again {
-            unsure.extend(run_again(target, program)?);
+        for Rerun { arguments, program } in again {
+            unsure.extend(run_again(arguments, program)?);
         }
     }
     eprintln!("   {what}: {:.1} s", start.elapsed().as_secs_f64());
@@ -205,7 +214,11 @@ error: 2 targets failed:
     fn what_failed_is_found_with_how_to_run_it() {
         let outcome = outcome(PRINTED);
         let again = outcome.worth_another().expect("two programs failed");
-        let [(network, one), (users, all)] = again[..] else { panic!("{again:?}") };
+        let [Rerun { arguments: network, program: one }, Rerun { arguments: users, program: all }] =
+            again[..]
+        else {
+            panic!("{again:?}")
+        };
         assert_eq!(network, ["-p", "sojourn-system", "--test", "network"]);
         assert_eq!(one.failed, ["two"]);
         // The program died, so no single test is known to have failed.

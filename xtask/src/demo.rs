@@ -74,8 +74,15 @@ impl Drop for Server {
     }
 }
 
-/// Runs one transport; returns the nanoseconds of `add` and of `sum`.
-fn measure(way: &str) -> Result<(u64, u64)> {
+/// Nanoseconds of a call.
+#[derive(Clone, Copy)]
+struct CallTimes {
+    add: u64,
+    sum: u64,
+}
+
+/// Runs one transport.
+fn measure(way: &str) -> Result<CallTimes> {
     let name = format!("sojourn-demo-{}", std::process::id());
     let path = std::env::temp_dir().join(&name);
     let is_ipc = matches!(way, "adaptive" | "park");
@@ -93,7 +100,7 @@ fn measure(way: &str) -> Result<(u64, u64)> {
     let printed = printed?;
     let mut numbers = printed.split_whitespace().map(str::parse::<u64>);
     match (numbers.next(), numbers.next()) {
-        (Some(Ok(add)), Some(Ok(sum))) => Ok((add, sum)),
+        (Some(Ok(add)), Some(Ok(sum))) => Ok(CallTimes { add, sum }),
         _ => bail!("the demo's client printed `{printed}`"),
     }
 }
@@ -103,24 +110,22 @@ fn median(mut values: Vec<u64>) -> u64 {
     values.get(values.len() / 2).copied().unwrap_or(0)
 }
 
-fn report(times: &[Vec<(u64, u64)>]) {
-    let rows: Vec<(u64, u64)> = times
-        .iter()
-        .map(|runs| {
-            let (add, sum): (Vec<u64>, Vec<u64>) = runs.iter().copied().unzip();
-            (median(add), median(sum))
-        })
-        .collect();
+fn report(times: &[Vec<CallTimes>]) {
+    let of =
+        |runs: &[CallTimes], one: fn(&CallTimes) -> u64| median(runs.iter().map(one).collect());
+    let row =
+        |runs: &Vec<CallTimes>| CallTimes { add: of(runs, |t| t.add), sum: of(runs, |t| t.sum) };
+    let rows: Vec<CallTimes> = times.iter().map(row).collect();
     println!("\nA C client calls a Rust server; both are made from idl/examples/calc.idl.");
     println!("Medians of {ROUNDS} runs, nanoseconds per call.\n");
     println!("{:24} {:>12} {:>22}", "", "add(a, b)", "sum of 4096 numbers");
-    for ((_, name), (add, sum)) in WAYS.iter().zip(&rows) {
+    for ((_, name), CallTimes { add, sum }) in WAYS.iter().zip(&rows) {
         println!("{name:24} {add:>12} {sum:>22}");
     }
     let [adaptive, sleeping, spinning, blocking] = rows.as_slice() else { return };
     let ratio = |theirs: u64, ours: u64| theirs as f64 / ours.max(1) as f64;
-    let line = |what: &str, theirs: &(u64, u64), ours: &(u64, u64)| {
-        let (add, sum) = (ratio(theirs.0, ours.0), ratio(theirs.1, ours.1));
+    let line = |what: &str, theirs: &CallTimes, ours: &CallTimes| {
+        let (add, sum) = (ratio(theirs.add, ours.add), ratio(theirs.sum, ours.sum));
         println!("{what:52} {add:>6.1} times, {sum:>6.1} times");
     };
     println!();

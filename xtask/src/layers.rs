@@ -5,7 +5,7 @@
 //! each other in one direction only. ARCHITECTURE.md, "Layers", shows the list of crates and is
 //! compared with it. Not here: finding imports (`modules`).
 
-use crate::modules::{FileId, Imports, Tree, circles, imports, read_crate};
+use crate::modules::{FileId, FilePair, Imports, Tree, circles, imports, read_crate};
 use crate::steps::{cargo, output};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -203,9 +203,9 @@ pub(crate) fn check() -> Result<()> {
 pub(crate) fn show(name: &str) -> Result<()> {
     let packages = packages()?;
     let package = packages.iter().find(|package| package["name"].as_str() == Some(name));
-    let (count, described) =
+    let PackageCircles { files, description } =
         circles_of(package.with_context(|| format!("{name}: no such package"))?, true)?;
-    println!("{name}: {count} files in circles\n{described}");
+    println!("{name}: {files} files in circles\n{description}");
     Ok(())
 }
 
@@ -238,9 +238,10 @@ fn check_dependencies(package: &Value) -> Result<()> {
 /// Describes the wrong imports between one package's files; empty if there are none.
 fn check_files(package: &Value) -> Result<String> {
     let name = package["name"].as_str().unwrap_or_default();
-    let (count, described) = circles_of(package, false)?;
-    if count > 0 {
-        return Ok(format!("{name}: {count} files in circles:\n{described}"));
+    let circles = circles_of(package, false)?;
+    if circles.files > 0 {
+        let PackageCircles { files, description } = circles;
+        return Ok(format!("{name}: {files} files in circles:\n{description}"));
     }
     if let Some((_, rooms)) = ROOMS.iter().find(|(known, _)| *known == name) {
         let upwards = upwards_of(package, rooms)?;
@@ -254,14 +255,16 @@ fn check_files(package: &Value) -> Result<String> {
 /// Describes the imports by a folder of a folder that comes after it.
 fn upwards_of(package: &Value, rooms: &[&str]) -> Result<String> {
     let mut found = Vec::new();
-    for (tree, imports) in crates_of(package)? {
+    for CrateSources { tree, imports } in crates_of(package)? {
         let room = |file: &FileId| {
             let mut parts = tree.files[file.0].iter().skip_while(|part| *part != "src").skip(1);
             let first = Path::new(parts.next()?).with_extension("");
             rooms.iter().position(|room| first == Path::new(room))
         };
         let is_upwards = |from: &FileId, to: &FileId| matches!((room(from), room(to)), (Some(from), Some(to)) if from < to);
-        for ((from, to), import) in imports.iter().filter(|((from, to), _)| is_upwards(from, to)) {
+        for (FilePair { from, to }, import) in
+            imports.iter().filter(|(files, _)| is_upwards(&files.from, &files.to))
+        {
             let (from, to) = (tree.files[from.0].display(), tree.files[to.0].display());
             found.push(format!("  {from}:{} names {} of {to}", import.line, import.path));
         }
@@ -269,14 +272,27 @@ fn upwards_of(package: &Value, rooms: &[&str]) -> Result<String> {
     Ok(found.join("\n"))
 }
 
-/// Returns the sources of a package's libraries and programs, with the imports between their files.
-fn crates_of(package: &Value) -> Result<Vec<(Tree, Imports)>> {
+/// A library's or program's sources, with the imports between its files.
+struct CrateSources {
+    tree: Tree,
+    imports: Imports,
+}
+
+/// The circles of a package.
+struct PackageCircles {
+    /// The number of files that are in circles.
+    files: usize,
+    description: String,
+}
+
+/// Returns the sources of a package's libraries and programs.
+fn crates_of(package: &Value) -> Result<Vec<CrateSources>> {
     let read = |path: &Path| std::fs::read_to_string(path).ok();
     let mut found = Vec::new();
     for root in roots_of(package)? {
         let tree = read_crate(&root, &read)?;
         let imports = imports(&tree);
-        found.push((tree, imports));
+        found.push(CrateSources { tree, imports });
     }
     Ok(found)
 }
@@ -301,20 +317,20 @@ pub(crate) fn roots_of(package: &Value) -> Result<Vec<PathBuf>> {
 
 /// Counts the files of a package that are in circles, and describes each circle by its shortest way
 /// around, or, if `every`, by all its imports.
-fn circles_of(package: &Value, every: bool) -> Result<(usize, String)> {
-    let mut count = 0;
-    let mut described = String::new();
-    for (tree, imports) in crates_of(package)? {
+fn circles_of(package: &Value, every: bool) -> Result<PackageCircles> {
+    let mut files = 0;
+    let mut description = String::new();
+    for CrateSources { tree, imports } in crates_of(package)? {
         for circle in circles(&tree, &imports) {
-            count += circle.files.len();
+            files += circle.files.len();
             let lines = match every {
                 true => circle.all(&tree, &imports),
                 false => circle.shortest(&tree, &imports),
             };
-            let _ = writeln!(described, "{} files:\n{lines}", circle.files.len());
+            let _ = writeln!(description, "{} files:\n{lines}", circle.files.len());
         }
     }
-    Ok((count, described))
+    Ok(PackageCircles { files, description })
 }
 
 /// Fails unless the page shows the list.

@@ -15,7 +15,7 @@ mod source;
 mod tree;
 
 pub(crate) use circles::{Imports, circles};
-pub(crate) use resolve::imports;
+pub(crate) use resolve::{FilePair, imports};
 pub(crate) use source::{is_for_tests, read_crate};
 pub(crate) use tree::{FileId, Tree};
 

@@ -44,7 +44,7 @@ fn index(files: &[File]) -> Vec<String> {
             .iter()
             .filter(|file| file.path == Path::new(from))
             .flat_map(links::targets)
-            .map(|(path, _)| path)
+            .map(|target| target.path)
             .collect();
         for file in files.iter().filter(|file| is_page(file)) {
             let path = &file.path;

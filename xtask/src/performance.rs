@@ -92,49 +92,65 @@ fn missed(run: &Value) -> Vec<String> {
         .collect()
 }
 
-/// Group of the drawing: its name; the base and the way whose ratio is drawn; the cases with their
-/// labels.
-type Group = (&'static str, [&'static str; 2], &'static [(&'static str, &'static str)]);
+/// Group of the drawing.
+struct Group {
+    name: &'static str,
+    /// The ratio that is drawn is that of `way` to `base`.
+    base: &'static str,
+    way: &'static str,
+    cases: &'static [DrawnCase],
+}
+
+struct DrawnCase {
+    case: &'static str,
+    label: &'static str,
+}
+
+const fn drawn(case: &'static str, label: &'static str) -> DrawnCase {
+    DrawnCase { case, label }
+}
 
 /// Cases of the drawing. Cases in which Sojourn is slower are drawn too.
 const DRAWN: [Group; 2] = [
-    (
-        "two programs of one host",
-        ["plain", "sojourn"],
-        &[
-            ("redis-c1 SET", "Redis, 1 client"),
-            ("redis-c50 SET", "Redis, 50 clients"),
-            ("redis-c50-P16 SET", "Redis, 50 clients, pipelined"),
-            ("iperf3", "iperf3"),
-            ("nginx, 16 connections", "nginx, 16 connections"),
-            ("pgbench-tcp-c1", "PostgreSQL by TCP, 1 client"),
-            ("pgbench-tcp-c8", "PostgreSQL by TCP, 8 clients"),
-            ("pgbench-unix-c8", "PostgreSQL by Unix socket, 8 clients"),
-            ("connections", "connect, one byte, close"),
+    Group {
+        name: "two programs of one host",
+        base: "plain",
+        way: "sojourn",
+        cases: &[
+            drawn("redis-c1 SET", "Redis, 1 client"),
+            drawn("redis-c50 SET", "Redis, 50 clients"),
+            drawn("redis-c50-P16 SET", "Redis, 50 clients, pipelined"),
+            drawn("iperf3", "iperf3"),
+            drawn("nginx, 16 connections", "nginx, 16 connections"),
+            drawn("pgbench-tcp-c1", "PostgreSQL by TCP, 1 client"),
+            drawn("pgbench-tcp-c8", "PostgreSQL by TCP, 8 clients"),
+            drawn("pgbench-unix-c8", "PostgreSQL by Unix socket, 8 clients"),
+            drawn("connections", "connect, one byte, close"),
         ],
-    ),
-    (
-        "with another host, which has no Sojourn",
-        ["kernel", "client"],
-        &[
-            ("redis-c50 SET", "Redis, 50 clients"),
-            ("loss-1%", "bulk with 1 % loss"),
-            ("bulk-in", "bulk to the program"),
-            ("bulk-out", "bulk from the program"),
-            ("sessions-1000", "1,000 sessions"),
+    },
+    Group {
+        name: "with another host, which has no Sojourn",
+        base: "kernel",
+        way: "client",
+        cases: &[
+            drawn("redis-c50 SET", "Redis, 50 clients"),
+            drawn("loss-1%", "bulk with 1 % loss"),
+            drawn("bulk-in", "bulk to the program"),
+            drawn("bulk-out", "bulk from the program"),
+            drawn("sessions-1000", "1,000 sessions"),
         ],
-    ),
+    },
 ];
 
-fn bars(runs: &[Run]) -> Vec<(&'static str, Vec<plot::Bar>)> {
-    let group = |(name, [base, way], cases): &Group| {
-        let bar = |(case, label): &(&str, &str)| {
+fn bars(runs: &[Run]) -> Vec<plot::BarGroup> {
+    let group = |Group { name, base, way, cases }: &Group| {
+        let bar = |DrawnCase { case, label }: &DrawnCase| {
             let times = runs.iter().find_map(|run| tables::times(&run.value, case, base, way))?;
             Some(plot::Bar { label: (*label).to_owned(), times })
         };
-        (*name, cases.iter().filter_map(bar).collect::<Vec<_>>())
+        plot::BarGroup { name, bars: cases.iter().filter_map(bar).collect() }
     };
-    DRAWN.iter().map(group).filter(|(_, bars)| !bars.is_empty()).collect()
+    DRAWN.iter().map(group).filter(|group| !group.bars.is_empty()).collect()
 }
 
 #[cfg(test)]
@@ -164,7 +180,10 @@ mod tests {
         assert!(page.contains("| redis-c1 SET | 20.0 µs | 10.0 |"), "{page}");
         assert!(page.contains("* a: 0.5") && !page.contains("* b"), "{page}");
         let bars = bars(&[run("X", false)]);
-        assert_eq!((bars[0].1[0].label.as_str(), bars[0].1[0].times), ("Redis, 1 client", 10.0));
+        assert_eq!(
+            (bars[0].bars[0].label.as_str(), bars[0].bars[0].times),
+            ("Redis, 1 client", 10.0)
+        );
     }
 
     #[test]

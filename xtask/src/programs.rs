@@ -89,21 +89,21 @@ impl Needs {
 ///
 /// The table is written only if all scripts are run, because the table has a line for each.
 pub(crate) fn programs(words: &[&str]) -> Result<()> {
-    let (only, passed) = parse(words)?;
+    let only = names(words)?;
     ensure(TEST)?;
     Needs::of(&only)?.install()?;
     crate::build::everything()?;
     let mut all = vec!["run", "--release", "--quiet", "-p", "sojourn-system", "--bin", "programs"];
     all.push("--");
-    all.extend(passed);
+    all.extend(words);
     if only.is_empty() {
         all.extend(["--table", TABLE]);
     }
     run("programs", &mut cargo(&all))
 }
 
-/// Returns the names after `--only`, and all words, which are passed on.
-fn parse<'a>(words: &[&'a str]) -> Result<(Vec<&'a str>, Vec<&'a str>)> {
+/// Returns the names after `--only`; all words are passed on.
+fn names<'a>(words: &[&'a str]) -> Result<Vec<&'a str>> {
     let mut only = Vec::new();
     for pair in words.chunks(2) {
         match pair {
@@ -114,7 +114,7 @@ fn parse<'a>(words: &[&'a str]) -> Result<(Vec<&'a str>, Vec<&'a str>)> {
             }
         }
     }
-    Ok((only, words.to_vec()))
+    Ok(only)
 }
 
 #[cfg(test)]
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn only_some_are_run() {
         let words = ["--only", "redis", "--json", "x"];
-        assert_eq!(parse(&words).ok(), Some((vec!["redis"], words.to_vec())));
-        assert!(parse(&["--only"]).is_err() && parse(&["redis"]).is_err());
+        assert_eq!(names(&words).ok(), Some(vec!["redis"]));
+        assert!(names(&["--only"]).is_err() && names(&["redis"]).is_err());
     }
 }

@@ -35,7 +35,6 @@ const NOT_YET: &[&str] = &[
     "sojourn-system",
     "sojourn-time",
     "sojourn-wire",
-    "xtask",
 ];
 
 /// Fails with the signatures that have a tuple or too many parameters.

@@ -3,13 +3,13 @@
 //!
 //! Not here: finding the imports (`resolve`), and which circles are allowed (`modules`).
 
-use super::resolve::Import;
+use super::resolve::{FilePair, Import};
 use super::tree::{FileId, Tree};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Imports between files: for each pair of importing and imported file, the first place of the
 /// import.
-pub(crate) type Imports = BTreeMap<(FileId, FileId), Import>;
+pub(crate) type Imports = BTreeMap<FilePair, Import>;
 
 /// Set of files each of which imports every other, directly or through files of the set.
 #[derive(Debug)]
@@ -22,25 +22,22 @@ pub(crate) struct Circle {
 impl Circle {
     /// Returns the shortest circle as text, with the source line of each of its imports.
     pub(crate) fn shortest(&self, tree: &Tree, imports: &Imports) -> String {
-        let steps = self.path.windows(2).map(|pair| (pair[0], pair[1]));
+        let steps = self.path.windows(2).map(|pair| FilePair { from: pair[0], to: pair[1] });
         describe(tree, imports, steps)
     }
 
     /// Returns every import between two files of the circle as text.
     pub(crate) fn all(&self, tree: &Tree, imports: &Imports) -> String {
         let is_within =
-            |(from, to): &(FileId, FileId)| self.files.contains(from) && self.files.contains(to);
+            |files: &FilePair| self.files.contains(&files.from) && self.files.contains(&files.to);
         describe(tree, imports, imports.keys().copied().filter(is_within))
     }
 }
 
-fn describe(
-    tree: &Tree,
-    imports: &Imports,
-    steps: impl Iterator<Item = (FileId, FileId)>,
-) -> String {
-    let lines = steps.filter_map(|(from, to)| {
-        let import = imports.get(&(from, to))?;
+fn describe(tree: &Tree, imports: &Imports, steps: impl Iterator<Item = FilePair>) -> String {
+    let lines = steps.filter_map(|files| {
+        let import = imports.get(&files)?;
+        let FilePair { from, to } = files;
         let (from, to) = (tree.files[from.0].display(), tree.files[to.0].display());
         Some(format!("  {from}:{} names {} of {to}", import.line, import.path))
     });
@@ -50,7 +47,7 @@ fn describe(
 /// Returns all circles: each strongly connected component that has at least one edge.
 pub(crate) fn circles(tree: &Tree, imports: &Imports) -> Vec<Circle> {
     let mut next: BTreeMap<FileId, BTreeSet<FileId>> = BTreeMap::new();
-    for (from, to) in imports.keys() {
+    for FilePair { from, to } in imports.keys() {
         next.entry(*from).or_default().insert(*to);
     }
     let files = (0..tree.files.len()).map(FileId);

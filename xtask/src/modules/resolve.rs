@@ -17,6 +17,13 @@ pub(crate) struct Import {
     pub(crate) path: String,
 }
 
+/// Two files, of which the first imports the second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct FilePair {
+    pub(crate) from: FileId,
+    pub(crate) to: FileId,
+}
+
 /// Result of resolving a path.
 #[derive(Clone, Copy)]
 enum Target {
@@ -29,7 +36,7 @@ enum Target {
 
 /// Returns each pair of files of which the first names an item of the second, with the first such
 /// place.
-pub(crate) fn imports(tree: &Tree) -> BTreeMap<(FileId, FileId), Import> {
+pub(crate) fn imports(tree: &Tree) -> BTreeMap<FilePair, Import> {
     let mut found = BTreeMap::new();
     for (index, module) in tree.modules.iter().enumerate() {
         for mention in &module.mentions {
@@ -40,7 +47,7 @@ pub(crate) fn imports(tree: &Tree) -> BTreeMap<(FileId, FileId), Import> {
             let to = tree.module(definer).file;
             if to != module.file {
                 let import = Import { line: mention.line, path: mention.path.join("::") };
-                found.entry((module.file, to)).or_insert(import);
+                found.entry(FilePair { from: module.file, to }).or_insert(import);
             }
         }
     }

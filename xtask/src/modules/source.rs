@@ -3,7 +3,7 @@
 //!
 //! Not here: the items to which the paths lead (`resolve`).
 
-use super::tree::{FileId, Mention, ModuleId, Segments, Tree};
+use super::tree::{ChildName, FileId, Mention, ModuleId, Segments, Tree};
 use anyhow::{Context, Result, bail};
 use proc_macro2::{TokenStream, TokenTree};
 use std::path::{Path, PathBuf};
@@ -42,7 +42,7 @@ impl Reader<'_> {
     fn file(
         &mut self,
         path: &Path,
-        parent: Option<(ModuleId, &str)>,
+        parent: Option<ChildName<'_>>,
         owns_folder: bool,
     ) -> Result<()> {
         let text =
@@ -78,18 +78,22 @@ impl Reader<'_> {
         let below = folders.children.join(&name);
         if let Some((_, items)) = child.content {
             let file = self.tree.module(parent).file;
-            let module = self.tree.add(file, Some((parent, &name)));
+            let module = self.tree.add(file, Some(ChildName { parent, name: &name }));
             let folders = Folders { file: below.clone(), children: below };
             return self.items(items, module, &folders);
         }
         if let Some(given) = path_attribute(&child.attrs) {
-            return self.file(&folders.file.join(given), Some((parent, &name)), true);
+            return self.file(
+                &folders.file.join(given),
+                Some(ChildName { parent, name: &name }),
+                true,
+            );
         }
         let beside = below.with_extension("rs");
         if (self.read)(&below.join("mod.rs")).is_some() {
             bail!("{}/mod.rs: a module's file is {}", below.display(), beside.display());
         }
-        self.file(&beside, Some((parent, &name)), false)
+        self.file(&beside, Some(ChildName { parent, name: &name }), false)
     }
 }
 

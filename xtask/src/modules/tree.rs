@@ -51,6 +51,13 @@ impl Module {
     }
 }
 
+/// A module as its parent names it.
+#[derive(Clone, Copy)]
+pub(crate) struct ChildName<'a> {
+    pub(crate) parent: ModuleId,
+    pub(crate) name: &'a str,
+}
+
 /// All modules of a crate; the first module is the crate's root.
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
@@ -70,10 +77,10 @@ impl Tree {
     }
 
     /// Adds a module: a child called `name` of `parent`, or the root if `parent` is `None`.
-    pub(crate) fn add(&mut self, file: FileId, parent: Option<(ModuleId, &str)>) -> ModuleId {
+    pub(crate) fn add(&mut self, file: FileId, parent: Option<ChildName<'_>>) -> ModuleId {
         let id = ModuleId(self.modules.len());
-        self.modules.push(Module::new(file, parent.map(|(parent, _)| parent)));
-        if let Some((parent, name)) = parent {
+        self.modules.push(Module::new(file, parent.map(|child| child.parent)));
+        if let Some(ChildName { parent, name }) = parent {
             self.module_mut(parent).children.insert(name.to_owned(), id);
         }
         id

@@ -28,7 +28,7 @@ pub(super) fn check(files: &[File]) -> Vec<String> {
 /// Returns an error line for each link of a page that leads nowhere.
 fn broken(file: &File, pages: &HashMap<&Path, &File>) -> Vec<String> {
     let mut wrong = Vec::new();
-    for (path, anchor) in targets(file) {
+    for LinkTarget { path, anchor } in targets(file) {
         let page = pages.get(path.as_path());
         let has_anchor = |page: &&File| anchors(&page.text).contains(&anchor);
         if page.is_none() && !path.exists() {
@@ -40,9 +40,16 @@ fn broken(file: &File, pages: &HashMap<&Path, &File>) -> Vec<String> {
     wrong
 }
 
-/// Returns the targets of a page's links, each as the path relative to the workspace's folder and
-/// the anchor (empty if the link has none).
-pub(super) fn targets(file: &File) -> Vec<(PathBuf, String)> {
+/// The target of a link.
+pub(super) struct LinkTarget {
+    /// Relative to the workspace's folder.
+    pub(super) path: PathBuf,
+    /// Empty if the link has none.
+    pub(super) anchor: String,
+}
+
+/// Returns the targets of a page's links.
+pub(super) fn targets(file: &File) -> Vec<LinkTarget> {
     let text = prose(&file.text);
     let mut targets = Vec::new();
     for (before, after) in [("](", ')'), ("src=\"", '"'), ("srcset=\"", '"'), ("href=\"", '"')] {
@@ -55,7 +62,7 @@ pub(super) fn targets(file: &File) -> Vec<(PathBuf, String)> {
             let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
             let folder = file.path.parent().unwrap_or(Path::new(""));
             let path = if path.is_empty() { file.path.clone() } else { plain(&folder.join(path)) };
-            targets.push((path, anchor.to_owned()));
+            targets.push(LinkTarget { path, anchor: anchor.to_owned() });
         }
     }
     targets
@@ -79,10 +86,7 @@ fn plain(path: &Path) -> PathBuf {
 /// Returns the text of a page without its code, in which links are not links.
 fn prose(text: &str) -> String {
     let mut prose = String::new();
-    for (line, is_code) in with_fences(text) {
-        if is_code {
-            continue;
-        }
+    for line in without_code(text) {
         // Splitting at backticks leaves text and inline code in turns, text first.
         line.split('`').step_by(2).for_each(|part| prose.push_str(part));
         prose.push('\n');
@@ -90,20 +94,21 @@ fn prose(text: &str) -> String {
     prose
 }
 
-/// Returns the lines of a page, each with true if the line is within a code fence or is a fence.
-fn with_fences(text: &str) -> impl Iterator<Item = (&str, bool)> {
+/// Returns the lines of a page that are neither within a code fence nor a fence.
+fn without_code(text: &str) -> impl Iterator<Item = &str> {
     let mut is_within = false;
-    text.lines().map(move |line| {
+    text.lines().filter(move |line| {
         let is_fence = line.trim_start().starts_with("```");
         is_within ^= is_fence;
-        (line, is_within || is_fence)
+        !is_within && !is_fence
     })
 }
 
 /// Returns the texts of a page's headings, without the leading `#`.
 fn headings(text: &str) -> impl Iterator<Item = &str> {
-    let lines = with_fences(text).filter(|(_, is_code)| !is_code).map(|(line, _)| line);
-    lines.filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim())
+    without_code(text)
+        .filter(|line| line.starts_with('#'))
+        .map(|line| line.trim_start_matches('#').trim())
 }
 
 /// Returns the anchors of a page's headings.
@@ -178,7 +183,7 @@ fn quoted(text: &str) -> impl Iterator<Item = &str> {
 fn has_section(page: &str, words: &str) -> bool {
     let bare = |text: &str| text.replace(['`', '*'], "");
     let is_it = |text: &str| bare(text).starts_with(words);
-    let mut begins = with_fences(page).map(|(line, _)| {
+    let mut begins = page.lines().map(|line| {
         line.trim_start_matches(|c: char| c.is_numeric() || matches!(c, ' ' | '.' | '-'))
     });
     let is_bold = |line: &str| line.trim_start_matches("* ").starts_with("**");

@@ -14,6 +14,12 @@ pub(super) struct Bar {
     pub(super) times: f64,
 }
 
+/// Bars that belong together.
+pub(super) struct BarGroup {
+    pub(super) name: &'static str,
+    pub(super) bars: Vec<Bar>,
+}
+
 const WIDTH: f64 = 760.0;
 /// Left and right end of the scale (pixels).
 const SCALE: (f64, f64) = (300.0, 720.0);
@@ -33,8 +39,8 @@ const STYLE: &str = "\
     }";
 
 /// Returns the drawing as the text of an SVG file.
-pub(super) fn draw(groups: &[(&str, Vec<Bar>)]) -> String {
-    let bars = || groups.iter().flat_map(|(_, bars)| bars);
+pub(super) fn draw(groups: &[BarGroup]) -> String {
+    let bars = || groups.iter().flat_map(|group| &group.bars);
     let most = bars().map(|bar| bar.times).fold(2.0, f64::max) * 1.15;
     let least = bars().map(|bar| bar.times).fold(0.5, f64::min) / 1.1;
     let x = |times: f64| {
@@ -56,7 +62,7 @@ pub(super) fn draw(groups: &[(&str, Vec<Bar>)]) -> String {
         }
     }
     let mut y = 40.0;
-    for (name, bars) in groups {
+    for BarGroup { name, bars } in groups {
         let _ = writeln!(
             text,
             "  <text class=\"s\" x=\"16\" y=\"{:.0}\" font-weight=\"700\">{name}</text>",
@@ -118,7 +124,8 @@ mod tests {
     #[test]
     fn each_case_has_a_bar_on_its_side_of_one() {
         let bar = |label: &str, times| Bar { label: label.into(), times };
-        let groups = [("one", vec![bar("a & b", 4.0)]), ("two", vec![bar("c", 0.6)])];
+        let group = |name, bar| BarGroup { name, bars: vec![bar] };
+        let groups = [group("one", bar("a & b", 4.0)), group("two", bar("c", 0.6))];
         let text = draw(&groups);
         assert!(text.contains("a &amp; b</text>") && text.contains(">0.60</text>"), "{text}");
         assert_eq!(text.matches("class=\"better\"").count(), 1);

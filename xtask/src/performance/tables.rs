@@ -47,12 +47,19 @@ fn figure(cell: &Value) -> Option<f64> {
     (cell["error"].is_null() && was_away).then_some(value)
 }
 
+/// A case, with its way of waiting.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Case<'a> {
+    name: &'a str,
+    wait: &'a str,
+}
+
 /// Returns each case with its way of waiting once, in the order of the run.
-fn cases(run: &Value) -> Vec<(&str, &str)> {
+fn cases(run: &Value) -> Vec<Case<'_>> {
     let mut cases = Vec::new();
     for cell in cells(run) {
         let row = text(cell, "row");
-        let case = (text(cell, "case"), text(cell, "wait"));
+        let case = Case { name: text(cell, "case"), wait: text(cell, "wait") };
         if !LEFT_OUT.iter().any(|end| row.ends_with(end)) && !cases.contains(&case) {
             cases.push(case);
         }
@@ -60,9 +67,11 @@ fn cases(run: &Value) -> Vec<(&str, &str)> {
     cases
 }
 
-fn cell<'a>(run: &'a Value, (case, wait): (&str, &str), way: &str) -> Option<&'a Value> {
+fn cell<'a>(run: &'a Value, case: Case<'_>, way: &str) -> Option<&'a Value> {
     cells(run).find(|cell| {
-        text(cell, "case") == case && text(cell, "wait") == wait && text(cell, "way") == way
+        text(cell, "case") == case.name
+            && text(cell, "wait") == case.wait
+            && text(cell, "way") == way
     })
 }
 
@@ -70,11 +79,11 @@ fn cell<'a>(run: &'a Value, (case, wait): (&str, &str), way: &str) -> Option<&'a
 ///
 /// Of a case with several ways of waiting, the first in the run is taken.
 pub(super) fn times(run: &Value, case: &str, base: &str, way: &str) -> Option<f64> {
-    let (_, wait) = cases(run).into_iter().find(|(name, _)| *name == case)?;
-    beside(run, (case, wait), base, way)
+    let case = cases(run).into_iter().find(|one| one.name == case)?;
+    beside(run, case, base, way)
 }
 
-fn beside(run: &Value, case: (&str, &str), base: &str, way: &str) -> Option<f64> {
+fn beside(run: &Value, case: Case<'_>, base: &str, way: &str) -> Option<f64> {
     let (plain, ours) = (cell(run, case, base)?, cell(run, case, way)?);
     let is_smaller_better = matches!(text(plain, "unit"), "ns" | "bytes");
     let ratio = figure(ours)? / figure(plain)?;
@@ -88,9 +97,9 @@ fn ways(run: &Value, base: &str, ways: &[&str]) -> String {
     for case in cases(run) {
         let Some(plain) = cell(run, case, base) else { continue };
         let Some(value) = figure(plain) else { continue };
-        let name = match case.1 {
-            "" | "default" => case.0.to_owned(),
-            wait => format!("{}, {wait}", case.0),
+        let name = match case.wait {
+            "" | "default" => case.name.to_owned(),
+            wait => format!("{}, {wait}", case.name),
         };
         let _ = write!(table, "| {name} | {} |", with_unit(text(plain, "unit"), value));
         for way in ways {
