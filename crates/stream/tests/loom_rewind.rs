@@ -32,7 +32,7 @@ impl World {
     }
 
     fn cell(&self, position: u64, place: Geometry) -> &AtomicU64 {
-        &self.cells[place.of(position, CELLS).0]
+        &self.cells[place.of(position, CELLS).offset]
     }
 
     /// Writes one number; `place` is the writer's memory of where bytes lie.
