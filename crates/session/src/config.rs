@@ -21,7 +21,7 @@ mod settings;
 mod tests;
 mod values;
 
-pub use environment::{Variable, misspelt};
+pub use environment::{NamedValue, Variable, misspelt};
 pub use error::ConfigError;
 #[cfg(feature = "file")]
 pub use file::{Flag, default_paths, load, load_noting};

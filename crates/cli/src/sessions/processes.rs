@@ -6,6 +6,7 @@
 
 use crate::beside::{LIBRARY, LOADER};
 use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
+use sojourn_session::config::NamedValue;
 use sojourn_session::{Config, ReasonT, notice};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -142,7 +143,7 @@ fn process(proc: &Path, pid: u32) -> Option<Process> {
             .then(|| notice::find(&maps, rustix::param::page_size() as u64, is_library))
             .flatten(),
         config: has_library.then(|| variables.config()).flatten(),
-        runtime: variables.values("XDG_RUNTIME_DIR").next().map(PathBuf::from),
+        runtime: variables.get("XDG_RUNTIME_DIR").map(PathBuf::from),
         has_library,
         network: space("net"),
         processes: space("pid"),
@@ -164,23 +165,25 @@ impl Variables {
         Self(fs::read(directory.join("environ")).unwrap_or_default())
     }
 
-    /// Iterates over the values of all variables with that name.
-    fn values(&self, name: &str) -> impl Iterator<Item = &OsStr> {
-        self.0.split(|byte| *byte == 0).filter_map(move |variable| {
-            let value = variable.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
-            Some(OsStr::from_bytes(value))
+    fn named_values(&self) -> impl Iterator<Item = NamedValue<'_>> {
+        self.0.split(|byte| *byte == 0).filter_map(|variable| {
+            let at = variable.iter().position(|byte| *byte == b'=')?;
+            let (name, value) = (&variable[..at], &variable[at + 1..]);
+            Some(NamedValue { name: OsStr::from_bytes(name), value: OsStr::from_bytes(value) })
         })
     }
 
+    fn get(&self, name: &str) -> Option<&OsStr> {
+        self.named_values().find(|one| one.name == name).map(|one| one.value)
+    }
+
     fn config(&self) -> Option<Config> {
-        // Of several variables with one name the library takes the last.
-        let value = |name: &str| self.values(name).last().map(OsStr::to_owned);
-        (!self.0.is_empty()).then(|| Config::from_env(value))
+        (!self.0.is_empty()).then(|| Config::from_env(self.named_values()))
     }
 
     /// Returns true if `LD_PRELOAD` names the library.
     fn name_library(&self) -> bool {
-        let Some(value) = self.values("LD_PRELOAD").next() else { return false };
+        let Some(value) = self.get("LD_PRELOAD") else { return false };
         let names = value.as_bytes().split(|byte| matches!(byte, b' ' | b':'));
         names
             .into_iter()

@@ -8,6 +8,7 @@
 //! thread or in the code that a handler interrupted. Not here: the meaning of the variables
 //! (`policy::hot` reads them).
 
+use sojourn_session::config::NamedValue;
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -38,22 +39,19 @@ impl Kept {
         strings.filter_map(|one| CStr::from_bytes_with_nul(one).ok())
     }
 
-    /// Returns the value of a variable.
-    pub(crate) fn value(&self, name: &str) -> Option<&OsStr> {
-        self.values(name.as_bytes()).last()
-    }
-
-    /// Iterates over the values of all variables with that name.
-    fn values(&self, name: &[u8]) -> impl Iterator<Item = &OsStr> {
-        self.text.split(|byte| *byte == 0).filter_map(move |variable| {
-            let value = variable.strip_prefix(name)?.strip_prefix(b"=")?;
-            Some(OsStr::from_bytes(value))
+    /// Iterates over the variables by name and value.
+    pub(crate) fn named_values(&self) -> impl Iterator<Item = NamedValue<'_>> {
+        self.text.split(|byte| *byte == 0).filter_map(|variable| {
+            let at = variable.iter().position(|byte| *byte == b'=')?;
+            let (name, value) = (&variable[..at], &variable[at + 1..]);
+            Some(NamedValue { name: OsStr::from_bytes(name), value: OsStr::from_bytes(value) })
         })
     }
 
     /// Returns the user's runtime folder (`XDG_RUNTIME_DIR`), if it is set and not empty.
     pub(crate) fn runtime(&self) -> Option<PathBuf> {
-        self.values(RUNTIME).find(|value| !value.is_empty()).map(PathBuf::from)
+        let is_it = |one: &NamedValue<'_>| one.name.as_bytes() == RUNTIME && !one.value.is_empty();
+        self.named_values().find(is_it).map(|one| PathBuf::from(one.value))
     }
 }
 
@@ -76,20 +74,19 @@ mod tests {
     #[test]
     fn what_counts_is_kept_and_nothing_else() {
         let none = kept(&["PATH=/bin", "XDG_RUNTIME_DIRS=/x", "LD_PRELOAD=y"]);
-        assert_eq!(none.variables().count(), 0);
+        assert_eq!(none.named_values().count(), 0);
         let kept = kept(&["A=b", "SOJOURN_SERVER=/s=1", "SOJOURN_SPIN=", "XDG_RUNTIME_DIR=/run/7"]);
-        assert_eq!(kept.value("SOJOURN_SERVER"), Some(OsStr::new("/s=1")));
-        assert_eq!(kept.value("SOJOURN_SPIN"), Some(OsStr::new("")));
-        assert_eq!((kept.value("SOJOURN_SPI"), kept.value("A")), (None, None));
-        assert_eq!(kept.variables().count(), 3);
-        assert_eq!(kept.runtime(), Some(PathBuf::from("/run/7")));
+        let named = |name, value| NamedValue { name: OsStr::new(name), value: OsStr::new(value) };
+        let all: Vec<_> = kept.named_values().collect();
+        assert_eq!(all[..2], [named("SOJOURN_SERVER", "/s=1"), named("SOJOURN_SPIN", "")]);
+        assert_eq!((all.len(), kept.runtime()), (3, Some(PathBuf::from("/run/7"))));
     }
 
     #[test]
     fn values_of_any_length_are_kept() {
         let long = format!("SOJOURN_PROGRAMS={}", "x".repeat(100_000));
         let kept = kept(&[&long, "SOJOURN_SPIN=never"]);
-        let len = |name| kept.value(name).map(OsStr::len);
-        assert_eq!((len("SOJOURN_PROGRAMS"), len("SOJOURN_SPIN")), (Some(100_000), Some(5)));
+        let lengths: Vec<_> = kept.named_values().map(|one| one.value.len()).collect();
+        assert_eq!(lengths, [100_000, 5]);
     }
 }

@@ -9,10 +9,9 @@ use crate::process::lifetimes::Lifetimes;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use rustix::fs::FileType;
 use rustix::net::{AddressFamily, SocketType, ipproto, sockopt};
-use sojourn_session::config::{Addresses, Ports, Programs, Spin};
+use sojourn_session::config::{Addresses, NamedValue, Ports, Programs, Spin};
 use sojourn_session::{Config, KindT};
 use sojourn_shm::wait::Wait;
-use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -82,8 +81,13 @@ impl Policy {
             let config = match self.environment.get() {
                 // The live environment may be changing now, in another thread or in the code that a
                 // handler interrupted.
-                Some(kept) => Config::from_env(|name| kept.value(name).map(OsString::from)),
-                None => Config::from_env(|name| std::env::var_os(name)),
+                Some(kept) => Config::from_env(kept.named_values()),
+                None => {
+                    let variables: Vec<_> = std::env::vars_os().collect();
+                    Config::from_env(
+                        variables.iter().map(|(name, value)| NamedValue { name, value }),
+                    )
+                }
             };
             if !allows_this_program(&config) {
                 self.forbid();
@@ -197,13 +201,14 @@ pub(crate) fn kind_of(fd: i32) -> Option<KindT> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::{OsStr, OsString};
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsRawFd;
     use std::os::unix::net::UnixStream;
 
     fn config(name: &str, value: &str) -> Config {
-        let is_it = |asked: &str| asked.strip_prefix("SOJOURN_") == Some(name);
-        Config::from_env(|asked| is_it(asked).then(|| value.into()))
+        let name = OsString::from(format!("SOJOURN_{name}"));
+        Config::from_env([NamedValue { name: &name, value: OsStr::new(value) }])
     }
 
     #[test]

@@ -8,6 +8,15 @@ use super::settings::{PREFIX, SETTINGS, Setting};
 use super::values::Config;
 use std::ffi::{OsStr, OsString};
 
+/// An environment variable, as a program finds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamedValue<'a> {
+    /// The variable's name.
+    pub name: &'a OsStr,
+    /// Its value.
+    pub value: &'a OsStr,
+}
+
 /// An environment variable with a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variable {
@@ -21,15 +30,26 @@ impl Config {
     /// Returns the configuration in the variables that the starter of this program has left in its
     /// environment.
     ///
-    /// `variable` returns the value of a variable. One that cannot be read counts as not set: the
-    /// starter has reported it to its user, and this program must run on.
-    pub fn from_env(variable: impl Fn(&str) -> Option<OsString>) -> Self {
+    /// A variable that cannot be read counts as not set: the starter has reported it to its user,
+    /// and this program must run on. Each variable is looked at once; of several with one name the
+    /// last counts.
+    pub fn from_env<'a>(variables: impl IntoIterator<Item = NamedValue<'a>>) -> Self {
+        let mut found = [None; SETTINGS.len()];
+        for NamedValue { name, value } in variables {
+            let Some(rest) = name.as_encoded_bytes().strip_prefix(PREFIX.as_bytes()) else {
+                continue;
+            };
+            let is_it = |setting: &Setting| setting.name.as_bytes().eq_ignore_ascii_case(rest);
+            let is_upper = !rest.iter().any(u8::is_ascii_lowercase);
+            if let Some(at) = SETTINGS.iter().position(is_it).filter(|_| is_upper) {
+                found[at] = value.to_str();
+            }
+        }
         let mut config = Self::default();
         // In the order of the table a general setting comes before the special ones, which win.
-        for setting in SETTINGS {
-            let value = variable(&setting.variable()).and_then(|value| value.into_string().ok());
+        for (setting, value) in SETTINGS.iter().zip(found) {
             if let Some(value) = value {
-                let _ = (setting.read)(&mut config, &value);
+                let _ = (setting.read)(&mut config, value);
             }
         }
         config

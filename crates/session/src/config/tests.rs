@@ -39,6 +39,10 @@ fn every_setting_is_shown_as_it_is_read() {
     }
 }
 
+fn named_value(one: &Variable) -> NamedValue<'_> {
+    NamedValue { name: OsStr::new(&one.name), value: OsStr::new(&one.value) }
+}
+
 #[test]
 fn the_environment_carries_the_whole_configuration() {
     let config = changed();
@@ -47,7 +51,8 @@ fn the_environment_carries_the_whole_configuration() {
         let found = variables.iter().find(|variable| variable.name == name);
         found.map(|variable| OsString::from(&variable.value))
     };
-    assert_eq!(Config::from_env(lookup), config);
+    assert_eq!(Config::from_env(variables.iter().map(named_value)), config);
+    assert_eq!(Config::from_env(variables.iter().rev().map(named_value)), config);
     assert!(Config::default().to_env().is_empty());
     let mut applied = Config::default();
     applied.apply_env(lookup).unwrap();
@@ -56,12 +61,9 @@ fn the_environment_carries_the_whole_configuration() {
 
 #[test]
 fn a_general_setting_comes_before_special_ones_in_any_order() {
-    let variable = |name: &str| match name {
-        "SOJOURN_RING_BYTES_TCP" => Some("4k".into()),
-        "SOJOURN_RING_BYTES" => Some("8k".into()),
-        _ => None,
-    };
-    let config = Config::from_env(variable);
+    let variables = [("SOJOURN_RING_BYTES_TCP", "4k"), ("SOJOURN_RING_BYTES", "8k")];
+    let named = |(name, value)| NamedValue { name: OsStr::new(name), value: OsStr::new(value) };
+    let config = Config::from_env(variables.map(named));
     assert_eq!((config.ring_bytes_tcp, config.ring_bytes_unix), (4 << 10, 8 << 10));
     assert_eq!(config.ring_bytes(KindT::Pipe), 8 << 10);
 }
@@ -81,7 +83,8 @@ fn what_the_environment_cannot_mean_is_left_out_and_told_to_who_asks() {
         let found = variables.iter().find(|(known, _)| *known == name);
         found.map(|(_, value)| OsString::from(value))
     };
-    let config = Config::from_env(variable);
+    let named = |(name, value)| NamedValue { name: OsStr::new(name), value };
+    let config = Config::from_env(variables.map(named));
     assert_eq!(config, Config { pipe: false, ..Config::default() });
     let error = Config::default().apply_env(variable).unwrap_err();
     assert_eq!(
