@@ -108,12 +108,22 @@ pub enum CallError {
     Argument,
 }
 
+/// The descriptors of an inbox, by role: memory, ready event, attention event.
+#[derive(Clone, Debug)]
+pub struct InboxDescriptors {
+    /// The owner's.
+    pub owner: [Descriptor; 3],
+    /// Those of its peers.
+    pub peer: [Descriptor; 3],
+}
+
 /// Makes the memory and descriptors that two sides share, and reads that memory.
 pub trait SharedMemory {
     /// Makes a sealed region for rings of these sizes.
     fn region(&mut self, ring_bytes: [u32; 2]) -> Option<Descriptor>;
-    /// Makes an inbox: memory, ready event, attention event.
-    fn inbox(&mut self) -> Option<[Descriptor; 3]>;
+    /// Makes an inbox. If the owner `is_apart`, of another user than the peers, neither has
+    /// anything by which it could hold up the other.
+    fn inbox(&mut self, is_apart: bool) -> Option<InboxDescriptors>;
     /// Returns the bytes written in each direction so far, by the sides' word.
     fn totals(&self, region: &Descriptor) -> [u64; 2];
     /// Returns the traffic of a UDP socket's session that has gone past the kernel, by its
