@@ -116,3 +116,32 @@ fn drain(event: &MovableFd) {
         let _ = rustix::io::read(event, &mut [0; 8]);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+    use rustix::event::{EventfdFlags, eventfd};
+
+    #[test]
+    fn a_waker_whose_number_has_changed_rings_all_the_same() {
+        let waker = MovableFd::from(eventfd(1, EventfdFlags::CLOEXEC).unwrap());
+        let (place, before) = (waker.place(), rustix::io::dup(&waker).unwrap());
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+        let mut event = Event::new(set.into(), true);
+        event.ring_by(Arc::new(waker)).unwrap();
+        let is_readable =
+            |event: &Event| poll(&mut [PollFd::new(event, PollFlags::IN)], Some(&NOW)) == Ok(1);
+        assert!(!is_readable(&event));
+        for _ in 0..2 {
+            for _ in 0..2 {
+                event.ring();
+                assert!(is_readable(&event));
+                event.clear();
+                assert!(!is_readable(&event));
+            }
+            place.move_to(Some(rustix::io::dup(&before).unwrap()));
+        }
+    }
+}
