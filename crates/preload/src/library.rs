@@ -7,7 +7,7 @@ pub(crate) use sojourn_library::ancillary::DatagramAncillary;
 pub(crate) use sojourn_library::{
     Amount, Attempt, BytesOnly, Call, Corking, Datagram, DatagramCall, EngineAnswers, EpollEvent,
     FromKernel, Host, Interrupt, Lending, Lent, LentPiece, Library, OptionChange, Origin,
-    PARTS_MAX, PollFd, Queue, ReceiveOutcome, Recv, Route, Send, SocketOption, Told, Use, library,
-    numbers, tcp_info,
+    PARTS_MAX, PollFd, Queue, ReceiveOutcome, Recv, Route, Send, SocketOption, Told, Use, Woken,
+    library, numbers, tcp_info,
 };
 pub(crate) use sojourn_session::ReasonT;
