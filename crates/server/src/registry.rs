@@ -37,6 +37,7 @@ mod tests;
 
 pub use delivery::{CarrierMessage, Delivery, InboxOut, JoinOut};
 pub use end::{EndId, Identity, StreamSide};
+pub use inbox::InboxDescriptors;
 pub use process::ProcessInfo;
 
 use crate::holders::Object;
@@ -106,15 +107,6 @@ pub enum CallError {
     /// A number is in use, or a side is impossible.
     #[error("arguments that contradict the rules")]
     Argument,
-}
-
-/// The descriptors of an inbox, by role: memory, ready event, attention event.
-#[derive(Clone, Debug)]
-pub struct InboxDescriptors {
-    /// The owner's.
-    pub owner: [Descriptor; 3],
-    /// Those of its peers.
-    pub peer: [Descriptor; 3],
 }
 
 /// Makes the memory and descriptors that two sides share, and reads that memory.

@@ -4,12 +4,21 @@
 //! goes when its last slot is free; its number is never used again. Not here: the memory of an
 //! inbox (`sojourn-stream`).
 
-use super::InboxDescriptors;
 use sojourn_ipc::ClientId;
+use sojourn_ipc::rt::Descriptor;
 use std::collections::HashMap;
 
 /// The owner of an inbox: process, set, and the user of the peers that ring there.
 type Owner = (ClientId, u32, u32);
+
+/// The descriptors of an inbox, by role: memory, ready event, attention event.
+#[derive(Clone, Debug)]
+pub struct InboxDescriptors {
+    /// The owner's.
+    pub owner: [Descriptor; 3],
+    /// Those of its peers.
+    pub peer: [Descriptor; 3],
+}
 
 /// The users of an inbox: its owner's, and its peers'.
 #[derive(Clone, Copy, Debug)]
