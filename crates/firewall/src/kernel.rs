@@ -2,9 +2,9 @@
 //! changes.
 //!
 //! Rules and policies are read when they have changed: nfnetlink, xfrm and rtnetlink tell. Nobody
-//! tells of the older tables of iptables, of control groups' programs and of those attached by link,
-//! so they are read again every [`RESURVEY_US`]. Not here: their meaning for a session (`ruleset`,
-//! `tables`, `policies`, `cgroups`, `traffic`, `linked`, `modules`).
+//! tells of the older tables of iptables, of control groups' programs and of those attached by
+//! link, so they are read again every [`RESURVEY_US`]. Not here: their meaning for a session
+//! (`ruleset`, `tables`, `policies`, `cgroups`, `traffic`, `linked`, `modules`).
 
 #![allow(unsafe_code, reason = "the socket options of iptables, which rustix does not have")]
 
@@ -128,8 +128,8 @@ impl Firewall {
         self.modules.concerning(marks)
     }
 
-    /// Returns the program or filter of the session's own control group, interface or hooks that could say
-    /// something about its packets. The kernel is asked each time.
+    /// Returns the program or filter of the session's own control group, interface or hooks that
+    /// could say something about its packets. The kernel is asked each time.
     #[must_use]
     pub fn program_concerning(&mut self, session: &Session) -> Option<String> {
         let by_group = self.groups.concerning(session).or_else(|| traffic::concerning(session));

@@ -65,8 +65,9 @@ impl Inbox {
     pub const LEN: usize = size_of::<Region>().next_multiple_of(4096);
 
     /// Makes a view of a region of [`Inbox::LEN`] bytes with its two event descriptors, which do
-    /// not block (`EFD_NONBLOCK`, eventfd(2)), or, for an owner of another user than the peers, with
-    /// epoll sets that watch them. Returns `None` if the mapping is too small or cannot be written.
+    /// not block (`EFD_NONBLOCK`, eventfd(2)), or, for an owner of another user than the peers,
+    /// with epoll sets that watch them. Returns `None` if the mapping is too small or cannot be
+    /// written.
     pub fn new(
         mapping: Mapping,
         ready: impl Into<MovableFd>,
