@@ -24,10 +24,10 @@ const USERS_MAX: usize = 1024;
 /// objects in their queues.
 const STRANDED_MAX: usize = 1024;
 
-/// Bytes of what waits for a client that does not read, of which the kernel takes twice as many, its
-/// own needs among them: some ten packets. The descriptors beside them count for the server's user
-/// and against the server's limit of open files (`too_many_unix_fds`), and beyond that nobody is
-/// sent any.
+/// Bytes of what waits for a client that does not read, of which the kernel takes twice as many,
+/// its own needs among them: some ten packets. The descriptors beside them count for the server's
+/// user and against the server's limit of open files (`too_many_unix_fds`), and beyond that nobody
+/// is sent any.
 const UNREAD_MAX: usize = 4096;
 
 /// A proxy in use: its control socket, and whether it still answers.
