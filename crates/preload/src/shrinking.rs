@@ -11,6 +11,7 @@ use crate::buffers::{self, forgotten_by};
 use crate::guard::kernel;
 use crate::next::next;
 use crate::trampoline::alias;
+use crate::{errno, raw};
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use libc::{iovec, off64_t};
 
@@ -46,12 +47,13 @@ pub(crate) fn advised(advice: c_int) {
     }
 }
 
+// By system call: a program's allocator may give advice before symbols can be looked up.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> c_int {
-    type Next = unsafe extern "C-unwind" fn(*mut c_void, usize, c_int) -> c_int;
     advised(advice);
+    let arguments = [at as usize, len, advice as usize, 0, 0, 0];
     // SAFETY: the program's arguments, passed on unchanged.
-    unsafe { kernel!(SYS_madvise, c"madvise" as Next; at, len, advice)() as c_int }
+    errno::kernel(unsafe { raw::call(libc::SYS_madvise, arguments) }) as c_int
 }
 
 // The kernel's call of the name `brk` has another result than the C library's function. The library
