@@ -82,14 +82,64 @@ fn machine(runs: &[Run]) -> Result<String> {
     }
 }
 
-/// Returns the targets that a run missed, as lines of a list.
+/// The figures that missed a target, of all sizes of its case.
+struct Missed {
+    /// The target without the size.
+    name: String,
+    /// The target of the last figure.
+    target: String,
+    sizes: usize,
+    figures: Vec<String>,
+}
+
+impl Missed {
+    fn line(&self) -> Option<String> {
+        let mut figures = self.figures.clone();
+        figures.sort_by(|a, b| number(a).total_cmp(&number(b)));
+        match &figures[..] {
+            [] => None,
+            [one] => Some(format!("* {}: {one}", self.target)),
+            [least, .., most] => {
+                let (name, count, sizes) = (&self.name, figures.len(), self.sizes);
+                Some(format!("* {name}: {least} to {most}, at {count} of {sizes} sizes"))
+            }
+        }
+    }
+}
+
+/// Returns the targets that a run missed, as lines of a list: one line for all sizes of a case.
 fn missed(run: &Value) -> Vec<String> {
-    let all = run["reach"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let missed = all.iter().filter(|reach| reach["reached"].as_bool() == Some(false));
-    let text = |reach: &Value, name: &str| reach[name].as_str().unwrap_or_default().to_owned();
-    missed
-        .map(|reach| format!("* {}: {}", text(reach, "target"), text(reach, "measured")))
-        .collect()
+    let mut all: Vec<Missed> = Vec::new();
+    for reach in run["reach"].as_array().into_iter().flatten() {
+        let text = |name: &str| reach[name].as_str().unwrap_or_default().to_owned();
+        let name = without_size(&text("target"));
+        let at = all.iter().position(|one| one.name == name).unwrap_or_else(|| {
+            all.push(Missed { name, target: String::new(), sizes: 0, figures: Vec::new() });
+            all.len() - 1
+        });
+        all[at].sizes += 1;
+        if reach["reached"].as_bool() == Some(false) {
+            all[at].target = text("target");
+            all[at].figures.push(text("measured"));
+        }
+    }
+    all.iter().filter_map(Missed::line).collect()
+}
+
+/// Returns a target's text without the size of its case, a number before `B`, `KiB`, or `MiB`.
+fn without_size(target: &str) -> String {
+    let words: Vec<&str> = target.split(' ').collect();
+    let unit = |word: &str| matches!(word.trim_end_matches(','), "B" | "KiB" | "MiB");
+    let at = words.windows(2).position(|pair| pair[0].parse::<u32>().is_ok() && unit(pair[1]));
+    let Some(at) = at else { return target.to_owned() };
+    let comma = if words[at + 1].ends_with(',') { "," } else { "" };
+    let before = words[..at].join(" ");
+    [before + comma, words[at + 2..].join(" ")].join(" ")
+}
+
+/// Returns the number at the beginning of a figure, for the order of figures.
+fn number(figure: &str) -> f64 {
+    figure.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(f64::MAX)
 }
 
 /// Group of the drawing: its name; the base and the way whose ratio is drawn; the cases with their
@@ -152,7 +202,10 @@ mod tests {
             "settings": {"quick": quick},
             "cells": [cell("plain", 20_000.0), cell("sojourn", 2_000.0)],
             "reach": [{"target": "a", "measured": "0.5", "reached": false},
-                      {"target": "b", "measured": "2", "reached": true}],
+                      {"target": "b", "measured": "2", "reached": true},
+                      {"target": "c 1 B, x: at most 1 x d", "measured": "1.2", "reached": false},
+                      {"target": "c 2 B, x: at most 1 x d", "measured": "1.1", "reached": false},
+                      {"target": "c 4 B, x: at most 1 x d", "measured": "0.9", "reached": true}],
         });
         Run { path: processor.into(), value }
     }
@@ -163,6 +216,8 @@ mod tests {
         assert!(page.contains("Measured on X, 2 processors, Linux 6.18."), "{page}");
         assert!(page.contains("| redis-c1 SET | 20.0 µs | 10.0 |"), "{page}");
         assert!(page.contains("* a: 0.5") && !page.contains("* b"), "{page}");
+        let sizes = "\n* c, x: at most 1 x d: 1.1 to 1.2, at 2 of 3 sizes\n";
+        assert!(page.contains(sizes), "{page}");
         let bars = bars(&[run("X", false)]);
         assert_eq!((bars[0].1[0].label.as_str(), bars[0].1[0].times), ("Redis, 1 client", 10.0));
     }

@@ -17,6 +17,7 @@ use epoll::EpollEvent;
 use kernel::PollFd;
 use rustix::io::Errno;
 use sojourn_session::ReasonT;
+use sojourn_shm::futex::{self, Woken};
 
 /// The effect that signal handlers have on a wait during which they ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +51,12 @@ pub trait Host: Sync + core::fmt::Debug {
     fn wait_ends(&self);
     /// Tells which handlers ran since [`Host::wait_begins`].
     fn interrupt(&self) -> Interrupt;
+    /// Sleeps on a futex as [`futex::wait`] does; also ends, or does not begin, if a handler has run
+    /// since [`Host::wait_begins`]. The kernel by itself restarts a wait without a time limit after
+    /// a handler with `SA_RESTART` (signal(7)).
+    fn futex_wait(&self, word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Woken {
+        futex::wait(word, expected, timeout)
+    }
     /// Tells where this thread sleeps while handlers are put off: for each that is, 0 is stored
     /// there, so that a futex wait for another value ends or does not begin. `None`: nowhere any
     /// more.

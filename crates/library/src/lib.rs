@@ -35,6 +35,7 @@ pub use process::library::{Library, library};
 pub use remote::options::{EngineAnswers, OptionChange, Queue};
 pub use session::Session;
 pub use session::datagram::{Datagram, Told};
+pub use sojourn_shm::futex::Woken;
 
 pub use fds::entry::FdEntry;
 

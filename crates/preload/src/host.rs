@@ -5,7 +5,7 @@
 
 #[cfg(target_arch = "x86_64")]
 use crate::library::OwnCalls;
-use crate::library::{EpollEvent, Host, Interrupt, PollFd, library};
+use crate::library::{EpollEvent, Host, Interrupt, PollFd, Woken, library};
 #[cfg(target_arch = "x86_64")]
 use crate::rewriting;
 use crate::{deferred, handlers, notice, pause, process, raw, rings, stack, stdio, tls};
@@ -47,6 +47,17 @@ impl Host for Shell {
             0 => Interrupt::None,
             1 => Interrupt::Restart,
             _ => Interrupt::Break,
+        }
+    }
+
+    fn futex_wait(&self, word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Woken {
+        let limit = timeout.map(to_timespec);
+        let word = core::ptr::from_ref(word) as usize;
+        let wait = libc::FUTEX_WAIT as usize;
+        let arguments = [word, wait, expected as usize, address(&limit), 0, 0];
+        match sleep(libc::SYS_futex, arguments, None) {
+            Err(Errno::TIMEDOUT) => Woken::TimedOut,
+            _ => Woken::Look,
         }
     }
 

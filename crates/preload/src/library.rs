@@ -8,6 +8,6 @@ pub(crate) use sojourn_library::{
     Amount, Attempt, BytesOnly, Call, Corking, Datagram, DatagramCall, EngineAnswers, EpollEvent,
     FromKernel, Host, Inherited, Interrupt, Lending, Lent, LentPiece, Library, OptionChange,
     Origin, PARTS_MAX, PollFd, Queue, ReceiveOutcome, Recv, Route, Send, SocketOption, Told, Use,
-    library, numbers, tcp_info,
+    Woken, library, numbers, tcp_info,
 };
 pub(crate) use sojourn_session::ReasonT;

@@ -8,6 +8,7 @@
 //! `docs/understand/moves.md`, "UDP", then `sojourn_proto::udp`.
 
 use crate::counts::Counts;
+use crate::early::{EarlyDatagram, EarlyDatagrams};
 use crate::figures::BEAT;
 use crate::hash::WordHasher;
 use crate::link_hop::{LinkHop, LinkId, header_for};
@@ -191,25 +192,8 @@ pub(crate) struct Sockets {
     rung: Vec<SessionNumber>,
     /// The times of the next writes of counts, in order, and the sockets.
     pub(crate) beats: VecDeque<(Instant, SessionNumber)>,
-    /// Datagrams that came before their socket, oldest first: the filter learns of a socket a
-    /// moment before the pump does.
-    early: VecDeque<Early>,
+    early: EarlyDatagrams,
 }
-
-/// A datagram that came before its socket.
-#[derive(Debug)]
-struct Early {
-    key: FlowKey,
-    envelope: Envelope,
-    payload: Box<[u8]>,
-    segment_size: u16,
-    at: Instant,
-}
-
-/// How many early datagrams are kept, and how long (microseconds): a later socket of the same port
-/// is another one.
-const EARLY_MAX: usize = 256;
-const EARLY_LASTS_US: u64 = 500_000;
 
 impl Sockets {
     fn flow_of(one: &Datagrams) -> Option<FlowKey> {
@@ -226,12 +210,9 @@ impl Sockets {
         // The room is reserved here, so that neither ringing nor a write of counts allocates.
         self.rung.reserve(self.all.len() - self.rung.len());
         self.beats.reserve(self.all.len() - self.beats.len());
-        for _ in 0..self.early.len() {
-            if let Some(Early { key, envelope, payload, segment_size, at }) = self.early.pop_front()
-                && now.since(at).as_micros() < EARLY_LASTS_US
-            {
-                self.arrived(key, &envelope, &payload, segment_size, at);
-            }
+        // One that is another socket's is early still.
+        for EarlyDatagram { key, envelope, payload, segment_size, at } in self.early.take(now) {
+            self.arrived(key, &envelope, &payload, segment_size, at);
         }
     }
 
@@ -283,11 +264,8 @@ impl Sockets {
     ) {
         let number = self.find(&key);
         let Some((number, one)) = number.and_then(|at| Some((at, self.all.get_mut(&at)?))) else {
-            if self.early.len() == EARLY_MAX {
-                self.early.pop_front();
-            }
             let (envelope, payload) = (*envelope, payload.into());
-            self.early.push_back(Early { key, envelope, payload, segment_size, at });
+            self.early.push(EarlyDatagram { key, envelope, payload, segment_size, at });
             return;
         };
         lock(&one.socket).on_datagram(key.source, envelope, payload, segment_size);

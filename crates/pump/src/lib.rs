@@ -22,6 +22,7 @@ mod datagrams;
 #[cfg(test)]
 mod datagrams_tests;
 mod driven;
+mod early;
 #[cfg(test)]
 mod fakes;
 pub mod figures;

@@ -90,6 +90,19 @@ pub fn await_bound(host: &Host, port: u16) -> Result<()> {
 /// # Errors
 /// If the counters cannot be read.
 pub fn received_datagrams(host: &Host) -> Result<u64> {
+    datagrams(host, "InDatagrams")
+}
+
+/// Returns the number of datagrams for which there was no room in a socket of the host's kernel.
+///
+/// # Errors
+/// If the counters cannot be read.
+pub fn datagrams_without_room(host: &Host) -> Result<u64> {
+    datagrams(host, "RcvbufErrors")
+}
+
+/// Returns a counter of the host's UDP, of both address families together (proc_net_snmp(5)).
+fn datagrams(host: &Host, counter: &str) -> Result<u64> {
     let [v4, v6] = host.enter(|| {
         ["snmp", "snmp6"].map(|name| {
             std::fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default()
@@ -98,8 +111,8 @@ pub fn received_datagrams(host: &Host) -> Result<u64> {
     let mut lines = v4.lines().filter(|line| line.starts_with("Udp:"));
     let names = lines.next().context("no counters")?.split_whitespace();
     let mut found = names.zip(lines.next().context("no counters")?.split_whitespace());
-    let (_, v4) = found.find(|(name, _)| *name == "InDatagrams").context("no counter")?;
-    let v6 = v6.lines().find_map(|line| line.strip_prefix("Udp6InDatagrams"));
+    let (_, v4) = found.find(|(name, _)| *name == counter).context("no counter")?;
+    let v6 = v6.lines().find_map(|line| line.strip_prefix(&format!("Udp6{counter}")));
     Ok(v4.parse::<u64>()? + v6.context("no counter")?.trim().parse::<u64>()?)
 }
 

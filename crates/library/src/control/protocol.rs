@@ -420,6 +420,7 @@ impl Thread {
         }
     }
 
+    /// Does what was asked for by the slots of an inbox.
     fn attend(&mut self, number: u64) {
         let found = self.own_inboxes.values().find(|inbox| inbox.number == number);
         let Some(inbox) = found else { return };

@@ -15,14 +15,9 @@ use crate::session::Session;
 use crate::session::identity::Generation;
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering;
-use core::time::Duration;
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 use sojourn_session::ReasonT;
-use sojourn_shm::{Deadline, futex};
-
-/// The longest single sleep; a sleep without a deadline is cut into such pieces, because the kernel
-/// would restart one without a limit after a handler with `SA_RESTART` (signal(7)).
-const LONG: Duration = Duration::from_secs(3600);
+use sojourn_shm::Deadline;
 
 /// Returns the end of a wait as calls have it, after handlers that were put off have run.
 pub(crate) fn waited(ended: Ended, until: Deadline) -> Waited {
@@ -202,8 +197,7 @@ impl Session {
         let must_sleep =
             || !has_news() && host.interrupt() == Interrupt::None && self.service.is_begun();
         while must_sleep() && !deadline.is_over() {
-            let limit = deadline.left().map_or(LONG, |left| left.min(LONG));
-            futex::wait(self.service.news(), said, Some(limit));
+            host.futex_wait(self.service.news(), said, deadline.left());
         }
         let interrupt = host.interrupt();
         host.wait_ends();

@@ -13,16 +13,14 @@ use crate::session::directions::{RxPhase, TxPhase};
 use crate::session::transport::Transport;
 use crate::session::{Session, worth_waking_for};
 use core::cell::Cell;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
-use sojourn_shm::Deadline;
 use sojourn_shm::futex::Woken;
 use sojourn_shm::wait::{Policy, Spun};
+use sojourn_shm::{Deadline, fault};
 use sojourn_stream::Bell;
 use std::sync::MutexGuard;
 
-/// The longest single sleep; a sleep without a deadline is cut into such pieces.
-const LONG: Duration = Duration::from_secs(3600);
 /// The longest single sleep for bytes that a peer owes. Nobody watches the descriptor of a session
 /// that is on its way home, so the sleeper itself looks whether the peer has died.
 const OWED: Duration = Duration::from_millis(20);
@@ -77,10 +75,10 @@ impl Session {
         let wait = Wait {
             deadline,
             piece: match phase {
-                RxPhase::Residue(_) if stream.peer_flushed().is_some() => UNDER_WAY,
-                RxPhase::Residue(_) => OWED,
-                _ if is_lent => UNDER_WAY,
-                _ => LONG,
+                RxPhase::Residue(_) if stream.peer_flushed().is_some() => Some(UNDER_WAY),
+                RxPhase::Residue(_) => Some(OWED),
+                _ if is_lent => Some(UNDER_WAY),
+                _ => None,
             },
             peer_cpu: stream.peer_cpu_writing(),
             // Bytes show as an event if they come through the kernel, and as bytes if through the
@@ -107,7 +105,8 @@ impl Session {
                     }
             },
             announce: &|| stream.announce_reader(Bell::OnFutex),
-            sleep: &|said, limit| stream.sleep_reader(said, limit),
+            bell: stream.reader_bell(),
+            point: "stream.sleeps",
             packets: self.is_delegated().then_some((self, bit::IN)),
             withdraw: &|| stream.withdraw_reader(),
         };
@@ -133,9 +132,9 @@ impl Session {
             // While a flush goes on the sleep is short: a Unix peer that shuts down its reading
             // side makes no room in the kernel, and only a send finds that out.
             piece: match phase {
-                TxPhase::Flushing => OWED,
-                _ if is_reserved() => UNDER_WAY,
-                _ => LONG,
+                TxPhase::Flushing => Some(OWED),
+                _ if is_reserved() => Some(UNDER_WAY),
+                _ => None,
             },
             peer_cpu: stream.peer_cpu_reading(),
             ready: &|| {
@@ -148,7 +147,8 @@ impl Session {
                     }
             },
             announce: &|| stream.announce_writer(Bell::OnFutex, room),
-            sleep: &|said, limit| stream.sleep_writer(said, limit),
+            bell: stream.writer_bell(),
+            point: "stream.full",
             packets: self.is_delegated().then_some((self, bit::OUT)),
             withdraw: &|| stream.withdraw_writer(),
         };
@@ -161,30 +161,34 @@ impl Session {
 /// The parameters of one wait.
 struct Wait<'a> {
     deadline: Deadline,
-    /// The longest single sleep.
-    piece: Duration,
+    /// The longest single sleep; `None`: until the bell rings.
+    piece: Option<Duration>,
     peer_cpu: u16,
     ready: &'a dyn Fn() -> bool,
     announce: &'a dyn Fn() -> u32,
-    sleep: &'a dyn Fn(u32, Option<Duration>) -> Woken,
+    bell: &'a AtomicU32,
+    /// The name of the fault point before the sleep.
+    point: &'static str,
     /// The session and the direction, if the wait is for something that comes in packets.
     packets: Option<(&'a Session, u32)>,
     withdraw: &'a dyn Fn(),
 }
 
 impl Wait<'_> {
-    /// Sleeps once; returns true if the deadline has passed. The futex always gets a limit: without
-    /// one the kernel would restart the wait after a handler with `SA_RESTART` (signal(7)), and the
-    /// sleeper would not learn of it.
+    /// Sleeps once; returns true if the deadline has passed. Only a sleep that needs a limit has
+    /// one: the kernel's timer costs a tenth of a sleep and its wake-up.
     fn sleep_once(&self, said: u32) -> bool {
         let left = self.deadline.left();
-        let limit = left.map_or(self.piece, |left| left.min(self.piece));
-        let sleep = || (self.sleep)(said, Some(limit));
+        let limit = left.into_iter().chain(self.piece).min();
+        let sleep = || {
+            fault::point(self.point);
+            library().host().futex_wait(self.bell, said, limit)
+        };
         let woken = match self.packets {
             Some((session, asked)) => session.sleep_for_packets(asked, limit, self.ready, &sleep),
             None => sleep(),
         };
-        woken == Woken::TimedOut && left == Some(limit)
+        woken == Woken::TimedOut && left.is_some() && left == limit
     }
 
     fn run(&self, mut policy: MutexGuard<'_, Policy>) -> Waited {

@@ -280,7 +280,7 @@ struct PacketSleep<'a> {
     /// The epoll descriptor of the packet sockets.
     packets: i32,
     place: InboxPlace,
-    limit: Duration,
+    limit: Option<Duration>,
     ready: &'a dyn Fn() -> bool,
 }
 
@@ -291,7 +291,7 @@ impl Session {
     pub(crate) fn sleep_for_packets(
         &self,
         asked: u32,
-        limit: Duration,
+        limit: Option<Duration>,
         ready: &dyn Fn() -> bool,
         sleep: &dyn Fn() -> Woken,
     ) -> Woken {
@@ -328,7 +328,7 @@ impl Session {
         let on = |fd| PollFd { fd, events: bit::IN as i16, revents: 0 };
         let mut set = [on(inbox.ready_fd().as_raw_fd()), on(number), on(packets)];
         let host = crate::process::library::library().host();
-        let slept = if ready() { Ok(1) } else { host.poll(&mut set, Some(limit), None) };
+        let slept = if ready() { Ok(1) } else { host.poll(&mut set, limit, None) };
         inbox.withdraw();
         pollers.woke(&[inbox], number, &set[..2]);
         if slept == Ok(0) { Woken::TimedOut } else { Woken::Look }

@@ -13,6 +13,8 @@ import sys
 import time
 
 LAST = 1 << 63
+# Longest wait for a datagram that was given back (seconds).
+PATIENCE = 5
 
 
 def receive(udp, file, told=None, passes_on=None):
@@ -27,16 +29,21 @@ def receive(udp, file, told=None, passes_on=None):
         if number & LAST:
             break
         os.write(file, b"%d\n" % number)
-    # Those that were given back to the kernel may come behind the last.
-    udp.settimeout(0.5)
-    try:
-        while True:
+    # Those that were given back to the kernel may come behind the last: what is missing is waited for.
+    is_over = time.monotonic() + PATIENCE
+    while missing(file, number & ~LAST) and (left := is_over - time.monotonic()) > 0:
+        udp.settimeout(left)
+        try:
             os.write(file, b"%d\n" % (struct.unpack("!Q", udp.recv(8))[0] & ~LAST))
-    except TimeoutError:
-        pass
+        except TimeoutError:
+            break
+    print(missing(file, number & ~LAST), flush=True)
+
+
+def missing(file, end):
+    """Returns the numbers below `end` that nobody has received."""
     with open(f"/proc/self/fd/{file}", encoding="ascii") as text:
-        seen = {int(line) for line in text}
-    print(sorted(set(range(number & ~LAST)) - seen), flush=True)
+        return sorted(set(range(end)) - {int(line) for line in text})
 
 
 def become_another(udp, file):

@@ -51,6 +51,9 @@ impl Thread {
             self.tell_left(LocalNumber(join.local), reason, 0, 0);
             self.release(join.own.id, join.peer.id, join.peer_pid);
         }
+        if let Some(number) = self.own_inboxes.get(&join.own.id).map(|inbox| inbox.number) {
+            self.attend(number);
+        }
     }
 
     fn try_join(

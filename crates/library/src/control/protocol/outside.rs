@@ -257,7 +257,9 @@ impl Outside {
             self.inboxes_seen += 1;
             let number = self.inboxes_seen;
             let data = EventData::new_u64(INBOX | number);
-            epoll::add(&self.set, &attention, data, EventFlags::IN).ok()?;
+            // Once for each request: the first ones may come before the join, which may have to
+            // wait, and is what attends to them.
+            epoll::add(&self.set, &attention, data, EventFlags::IN | EventFlags::ET).ok()?;
             self.attention.insert(number, attention);
             Some((memory, number))
         });
