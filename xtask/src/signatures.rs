@@ -3,8 +3,8 @@
 //!
 //! Left out: code that only tests have, the methods of a trait's implementation (the trait gives
 //! their signatures) and functions for C; and from the count of parameters functions with a
-//! reason for more (`clippy::too_many_arguments`). Not here: the bodies of functions, where a tuple may be
-//! the best word for two values.
+//! reason for more (`clippy::too_many_arguments`). Not here: the bodies of functions, where a tuple
+//! may be the best word for two values.
 
 use crate::layers::{packages, roots_of};
 use crate::modules::{is_for_tests, read_crate};

@@ -2,6 +2,7 @@
 //!
 //! Not here: the sessions of an inbox's slots (`carrier`).
 
+use rustix::event::EventfdFlags;
 use rustix::fd::OwnedFd;
 use sojourn_ipc::rt::Descriptor;
 use sojourn_session::{InboxNumber, InboxSlot, InboxT};
@@ -44,7 +45,10 @@ impl Inboxes {
         };
         let segment = Segment::accept(own(&named.memory)?, Inbox::LEN).ok()?;
         let mapping = segment.map(Access::ReadWrite).ok()?;
-        let inbox = Arc::new(Inbox::new(mapping, own(&named.ready)?, own(&named.attention)?)?);
+        let inbox = Inbox::new(mapping, own(&named.ready)?, own(&named.attention)?)?;
+        // The carrier's own, of which programs are the peers.
+        let inbox = if inbox.is_apart() { inbox.posts_by(waker()?).ok()? } else { inbox };
+        let inbox = Arc::new(inbox);
         let descriptors = [&named.memory, &named.ready, &named.attention].map(Descriptor::clone);
         self.0.insert(number, SharedInbox { inbox: Arc::clone(&inbox), descriptors, uses: 1 });
         Some(OpenedInbox { inbox, is_new: true })
@@ -71,4 +75,8 @@ impl Inboxes {
             known.inbox.take_attention(&mut |slot| each(InboxSlot { inbox: *number, slot }));
         }
     }
+}
+
+fn waker() -> Option<OwnedFd> {
+    rustix::event::eventfd(1, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()
 }

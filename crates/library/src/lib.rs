@@ -30,6 +30,7 @@ pub use io::datagrams::{Attempt, PARTS_MAX, ReceiveOutcome};
 pub use io::from_kernel::{BytesOnly, FromKernel};
 pub use io::lend::{Amount, Lending, Lent, LentPiece};
 pub use moves::descriptors::{Origin, SocketOption};
+pub use moves::fork::Inherited;
 pub use process::library::{Library, library};
 pub use remote::options::{EngineAnswers, OptionAnswer, OptionChange, Queue};
 pub use session::Session;

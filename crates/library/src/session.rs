@@ -90,6 +90,9 @@ pub struct Session {
     /// Nanoseconds; 0: no timeout.
     pub(crate) receive_timeout: AtomicU64,
     pub(crate) send_timeout: AtomicU64,
+    /// The program has limited the time for which bytes may stay unacknowledged
+    /// (`TCP_USER_TIMEOUT`).
+    pub(crate) has_user_timeout: AtomicBool,
     /// The kernel has reported something on the descriptor since a receiver last looked.
     pub(crate) rx_kernel_event: AtomicBool,
     /// The same for senders, which look at other things and must not depend on a receiver's look.
@@ -139,6 +142,7 @@ impl Session {
             is_nonblocking: AtomicBool::new(false),
             receive_timeout: AtomicU64::new(0),
             send_timeout: AtomicU64::new(0),
+            has_user_timeout: AtomicBool::new(false),
             rx_kernel_event: AtomicBool::new(false),
             tx_kernel_event: AtomicBool::new(false),
             is_flushing: AtomicBool::new(false),

@@ -81,6 +81,9 @@ pub enum Answer {
     Keepalive,
     /// `SO_ERROR`: the kernel's error, and that of a peer that was killed.
     Error,
+    /// `TCP_ZEROCOPY_RECEIVE`: reading the option receives bytes, which only the kernel can do. The
+    /// session goes home for good, also one of one host.
+    Home,
 }
 
 /// A kind of session.

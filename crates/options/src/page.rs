@@ -70,7 +70,7 @@ fn effects(row: &SocketOption) -> [&'static str; 3] {
         Setting::Home => [HOME; 3],
         Setting::DatagramsObey => [HOME, HOME, OBEYED],
         Setting::DatagramsOffered => [HOME, HOME, OFFERED],
-        Setting::Engine(Change::Cork) => [OBEYED, OBEYED, OFFERED],
+        Setting::Engine(Change::Cork | Change::UserTimeout) => [OBEYED, OBEYED, OFFERED],
         Setting::Engine(Change::Header) => [KERNELS, OBEYED, OBEYED],
         Setting::Engine(_) | Setting::Keepalive => [KERNELS, OBEYED, OFFERED],
         Setting::NotRemote => [KERNELS, OFFERED, OFFERED],
@@ -84,6 +84,7 @@ fn answer(answer: Answer) -> &'static str {
         Answer::QuickAck => "the engine's mode",
         Answer::Keepalive => "the program's value",
         Answer::Error => "kernel's, and of a killed peer",
+        Answer::Home => "goes home",
     }
 }
 

@@ -91,6 +91,8 @@ pub static TABLE: &[SocketOption] = &[
     row(SOCKET, 75, "SO_RCVMARK", Home).keeping(Kinds::DATAGRAM, UNSET),
     row(SOCKET, 76, "SO_PASSPIDFD", Home).keeping(Kinds::ALL, UNSET),
     row(SOCKET, 82, "SO_RCVPRIORITY", Home).keeping(Kinds::DATAGRAM, UNSET),
+    // Each call tells how many bytes are left, in its control data.
+    row(SOCKET, 84, "SO_INQ", Home).keeping(Kinds::STREAM, UNSET),
     row(TCP, 1, "TCP_NODELAY", Engine(Change::NoDelay)),
     // Setting it later has no effect: an established connection keeps its segment size.
     row(TCP, 2, "TCP_MAXSEG", Ignored).answered(SegmentSize),
@@ -111,6 +113,8 @@ pub static TABLE: &[SocketOption] = &[
     row(TCP, 25, "TCP_NOTSENT_LOWAT", NotRemote).keeping(Kinds::REMOTE_TCP, UNSET),
     row(TCP, 30, "TCP_FASTOPEN_CONNECT", Ignored),
     row(TCP, 31, "TCP_ULP", Home).keeping(Kinds::STREAM, Empty),
+    row(TCP, 35, "TCP_ZEROCOPY_RECEIVE", Home).answered(Answer::Home),
+    row(TCP, 36, "TCP_INQ", Home).keeping(Kinds::STREAM, UNSET),
     row(UDP, 1, "UDP_CORK", Home).keeping(Kinds::DATAGRAM, UNSET),
     row(UDP, 100, "UDP_ENCAP", Home).keeping(Kinds::DATAGRAM, UNSET),
     row(UDP, 101, "UDP_NO_CHECK6_TX", Home).keeping(Kinds::DATAGRAM, UNSET),

@@ -5,7 +5,7 @@
 //! The loader asks for the table by a number that is no system call. Not here: what becomes of a
 //! call (`syscalls`), and programs whose calls are rewritten while they run (`own_calls`).
 
-use crate::guard::{self, has_started, is_inside, is_open};
+use crate::guard::{has_started, is_inside, is_open};
 use crate::process::{self, ends_by_call};
 use crate::raw::{self, Numbered};
 use crate::syscalls::{Dispatch, concerns, dispatch, forked, serve, served};
@@ -82,7 +82,7 @@ impl Table {
             (&raw mut (*at).concerns).write_volatile(concerns);
             (&raw mut (*at).is_kernels).write_volatile(is_kernels);
             (&raw mut (*at).vfork_begins).write_volatile(process::before_shared_child);
-            (&raw mut (*at).vfork_ends).write_volatile(guard::vfork_ends);
+            (&raw mut (*at).vfork_ends).write_volatile(process::shared_child_ended);
             (&raw mut (*at).signal).write_volatile(signals::came_through_door);
             (&raw mut (*at).thread_ends).write_volatile(thread_ends_by_call);
         }

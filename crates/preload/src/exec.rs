@@ -6,8 +6,8 @@
 //! its loader (`loaded`).
 
 use crate::follow;
-use crate::guard::{is_initialized, is_open, tell, tell_if_initialized};
-use crate::library::ReasonT;
+use crate::guard::{is_initialized, is_open, tell, tell_if_initialized, within};
+use crate::library::{Inherited, ReasonT};
 use crate::loaded;
 use crate::next::next;
 use crate::process::is_first_thread;
@@ -30,17 +30,39 @@ unsafe extern "C" fn before_fork(entry: &Interposer, _: &[usize; 6]) -> usize {
 }
 
 asks_first!(before_fork; fork = 0, __fork = 0);
-asks_first!(before_exec;
-    execl = 0, execle = 0, execlp = 0, execveat = 0, fexecve = 0, system = 0, wordexp = 0,
-);
+asks_first!(before_exec; execl = 0, execle = 0, execlp = 0, execveat = 0, fexecve = 0);
 
-/// Prepares for posix_spawn(3). By its file actions the child may give any session's descriptor a
-/// number that stays open, also one that `exec` closes.
-fn before_spawn(actions: *const c_void) {
-    tell_if_initialized(|library| match actions.is_null() {
-        true => library.before_exec(),
-        false => library.before_vfork(),
-    });
+/// Makes a child, or a new program, by `make`, while no session moves of which it would get a
+/// descriptor. What it gets is home before.
+#[inline]
+pub(crate) fn making<R>(inherited: Inherited, make: impl FnOnce() -> R) -> R {
+    if !is_initialized() || !is_open() {
+        return make();
+    }
+    within(|library| library.before_child(inherited));
+    let made = make();
+    tell(|library| library.child_made(inherited));
+    made
+}
+
+/// Returns what a child of posix_spawn(3) gets. By its file actions it may give any session's
+/// descriptor a number that stays open, also one that `exec` closes.
+fn inherited_by(actions: *const c_void) -> Inherited {
+    if actions.is_null() { Inherited::OpenOverExec } else { Inherited::All }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn system(command: Path) -> c_int {
+    type SystemFn = unsafe extern "C-unwind" fn(Path) -> c_int;
+    // SAFETY: the program's arguments, passed on unchanged.
+    making(Inherited::OpenOverExec, || unsafe { next!(c"system" as SystemFn)(command) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn wordexp(words: Path, found: *mut c_void, flags: c_int) -> c_int {
+    type WordsFn = unsafe extern "C-unwind" fn(Path, *mut c_void, c_int) -> c_int;
+    // SAFETY: the program's arguments, passed on unchanged.
+    making(Inherited::OpenOverExec, || unsafe { next!(c"wordexp" as WordsFn)(words, found, flags) })
 }
 
 type ExecFn = unsafe extern "C-unwind" fn(Path, List, List) -> c_int;
@@ -79,39 +101,45 @@ fn start_found<R>(name: Path, variables: List, run: impl FnOnce(Path, List) -> R
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn execve(path: Path, words: List, variables: List) -> c_int {
-    tell_if_initialized(|library| library.before_exec());
-    start(path, variables, |path, variables| {
-        // SAFETY: the program's own arguments, or a path and a list made by `follow` and `loaded`.
-        unsafe { next!(c"execve" as ExecFn)(path, words, variables) }
+    making(Inherited::OpenOverExec, || {
+        start(path, variables, |path, variables| {
+            // SAFETY: the program's own arguments, or a path and a list made by `follow` and
+            // `loaded`.
+            unsafe { next!(c"execve" as ExecFn)(path, words, variables) }
+        })
     })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn execv(path: Path, words: List) -> c_int {
-    tell_if_initialized(|library| library.before_exec());
-    start(path, environment(), |path, variables| {
-        // SAFETY: the program's own arguments, or a path and a list made by `follow` and `loaded`.
-        // `execve` with the current environment does what `execv` does.
-        unsafe { next!(c"execve" as ExecFn)(path, words, variables) }
+    making(Inherited::OpenOverExec, || {
+        start(path, environment(), |path, variables| {
+            // SAFETY: the program's own arguments, or a path and a list made by `follow` and
+            // `loaded`. `execve` with the current environment does what `execv` does.
+            unsafe { next!(c"execve" as ExecFn)(path, words, variables) }
+        })
     })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn execvp(name: Path, words: List) -> c_int {
-    tell_if_initialized(|library| library.before_exec());
-    start_found(name, environment(), |name, variables| {
-        // SAFETY: the program's own arguments, or a name and a list made by `follow` and `loaded`.
-        // `execvpe` with the current environment does what `execvp` does.
-        unsafe { next!(c"execvpe" as ExecFn)(name, words, variables) }
+    making(Inherited::OpenOverExec, || {
+        start_found(name, environment(), |name, variables| {
+            // SAFETY: the program's own arguments, or a name and a list made by `follow` and
+            // `loaded`. `execvpe` with the current environment does what `execvp` does.
+            unsafe { next!(c"execvpe" as ExecFn)(name, words, variables) }
+        })
     })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn execvpe(name: Path, words: List, variables: List) -> c_int {
-    tell_if_initialized(|library| library.before_exec());
-    start_found(name, variables, |name, variables| {
-        // SAFETY: the program's own arguments, or a name and a list made by `follow` and `loaded`.
-        unsafe { next!(c"execvpe" as ExecFn)(name, words, variables) }
+    making(Inherited::OpenOverExec, || {
+        start_found(name, variables, |name, variables| {
+            // SAFETY: the program's own arguments, or a name and a list made by `follow` and
+            // `loaded`.
+            unsafe { next!(c"execvpe" as ExecFn)(name, words, variables) }
+        })
     })
 }
 
@@ -124,12 +152,14 @@ unsafe extern "C-unwind" fn posix_spawn(
     words: List,
     variables: List,
 ) -> c_int {
-    before_spawn(actions);
-    start(path, variables, |path, variables| {
-        // SAFETY: the program's own arguments, or a path and a list made by `follow` and `loaded`.
-        unsafe {
-            next!(c"posix_spawn" as SpawnFn)(pid, path, actions, attributes, words, variables)
-        }
+    making(inherited_by(actions), || {
+        start(path, variables, |path, variables| {
+            // SAFETY: the program's own arguments, or a path and a list made by `follow` and
+            // `loaded`.
+            unsafe {
+                next!(c"posix_spawn" as SpawnFn)(pid, path, actions, attributes, words, variables)
+            }
+        })
     })
 }
 
@@ -142,12 +172,14 @@ unsafe extern "C-unwind" fn posix_spawnp(
     words: List,
     variables: List,
 ) -> c_int {
-    before_spawn(actions);
-    start_found(name, variables, |name, variables| {
-        // SAFETY: the program's own arguments, or a name and a list made by `follow` and `loaded`.
-        unsafe {
-            next!(c"posix_spawnp" as SpawnFn)(pid, name, actions, attributes, words, variables)
-        }
+    making(inherited_by(actions), || {
+        start_found(name, variables, |name, variables| {
+            // SAFETY: the program's own arguments, or a name and a list made by `follow` and
+            // `loaded`.
+            unsafe {
+                next!(c"posix_spawnp" as SpawnFn)(pid, name, actions, attributes, words, variables)
+            }
+        })
     })
 }
 
@@ -176,7 +208,7 @@ unsafe extern "C" fn before_end(entry: &Interposer, _: &[usize; 6]) -> usize {
     entry.next()
 }
 
-asks_first!(before_end; _exit = 0, _Exit = 0);
+asks_first!(before_end; _exit = 0, _Exit = 0, quick_exit = 0);
 
 /// Notes that a new program will get `fd`: the session goes home now and stays in the kernel,
 /// because the C library duplicates the descriptor inside the child, unseen.

@@ -1,7 +1,7 @@
 //! Copying from descriptor to descriptor: `sendfile`, `splice` and relatives.
 //!
-//! A session can send a file's bytes. All other calls are for the kernel, with the sessions at
-//! home.
+//! A session can send a regular file's bytes. All other calls are for the kernel, with the sessions
+//! at home.
 
 use crate::buffers;
 use crate::errno;
@@ -9,9 +9,9 @@ use crate::guard::home;
 use crate::guard::kernel;
 use crate::guard::within;
 use crate::library::{Call, Route};
-use crate::raw::Kernel;
+use crate::raw::{self, Kernel};
 use crate::trampoline::alias;
-use crate::transfer::{counted, receive_route, send_route};
+use crate::transfer::{counted, receive_route, send_by_kernel, send_route};
 use crate::vectors::TRANSFER_MAX;
 use core::ffi::{c_int, c_uint};
 use libc::{iovec, off64_t};
@@ -45,9 +45,14 @@ pub(crate) fn sendfile_by(
     count: usize,
     kernel: impl Kernel,
 ) -> isize {
-    // The source must be a file. If it is a session, the kernel decides (sendfile(2)).
+    // The kernel has rules of its own for other sources (sendfile(2)): it refuses most, and takes
+    // from some only what is there. If one is a session, it finds its bytes in the kernel.
     if let Route::Stream(_) | Route::Datagrams(_) = receive_route(file) {
         home(file, true);
+    }
+    let has_session = || matches!(send_route(out), Route::Stream(_));
+    if has_session() && !is_readable_file(file) {
+        return send_by_kernel(out, false, kernel);
     }
     loop {
         match send_route(out) {
@@ -77,6 +82,20 @@ pub(crate) fn sendfile_by(
             }
         }
     }
+}
+
+/// Returns true if `file` is a regular file of which any bytes can be read to any memory.
+fn is_readable_file(file: c_int) -> bool {
+    const ELSEWHERE: c_int = libc::O_DIRECT | libc::O_PATH;
+    let mut status = core::mem::MaybeUninit::<libc::stat>::zeroed();
+    let arguments = [file as usize, status.as_mut_ptr() as usize, 0, 0, 0, 0];
+    // SAFETY: room for the answer, which is zeroes until then.
+    let (mode, flags) = unsafe {
+        raw::call(libc::SYS_fstat, arguments);
+        let flags = raw::call(libc::SYS_fcntl, [file as usize, libc::F_GETFL as usize, 0, 0, 0, 0]);
+        (status.assume_init().st_mode, flags as c_int)
+    };
+    mode & libc::S_IFMT == libc::S_IFREG && flags >= 0 && flags & ELSEWHERE == 0
 }
 
 /// The outcome of sending a part of a file.

@@ -77,6 +77,7 @@ pub(crate) fn are_among(number: i64) -> bool {
             | libc::SYS_munmap
             | libc::SYS_mprotect
             | libc::SYS_mremap
+            | libc::SYS_madvise
             | libc::SYS_prctl
             | libc::SYS_prlimit64
             | libc::SYS_execve

@@ -202,7 +202,7 @@ pub(crate) fn vfork_begins() {
 }
 
 /// Notes in the parent that a child of `vfork` runs its own program, or has ended.
-pub(crate) extern "C" fn vfork_ends() {
+pub(crate) fn vfork_ends() {
     GUARD.fetch_sub(VFORK, Ordering::SeqCst);
 }
 

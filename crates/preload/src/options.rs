@@ -7,7 +7,7 @@
 
 use crate::errno;
 use crate::guard::kernel;
-use crate::guard::{is_open, tell, within};
+use crate::guard::{home, is_open, tell, within};
 use crate::library::{
     Corking, EngineAnswers, OptionAnswer, OptionChange, SocketOption, library, tcp_info,
 };
@@ -90,10 +90,14 @@ pub(crate) fn setsockopt_by(
     let arguments = [fd as usize, level as usize, name as usize, value as usize, len as usize, 0];
     // SAFETY: the kernel checks the program's arguments.
     let inside = || unsafe { raw::call(libc::SYS_setsockopt, arguments) };
-    match within(|library| library.set_option(fd, set, inside)).flatten() {
+    let result = match within(|library| library.set_option(fd, set, inside)).flatten() {
         Some(result) => errno::kernel(result),
         None => kernel(),
+    };
+    if setting == Setting::Engine(Change::UserTimeout) {
+        tell(|library| library.option_changed(fd, SocketOption::Timeouts));
     }
+    result
 }
 
 /// Sets an option that has a different effect on a UDP socket than on a stream. Returns `None` if
@@ -179,6 +183,10 @@ pub(crate) fn getsockopt_by(
     if library().is_kernel_only(fd) {
         return kernel();
     }
+    if asked == Answer::Home {
+        home(fd, true);
+        return kernel();
+    }
     if asked == Answer::Error {
         return error_of(fd, value, len, kernel);
     }
@@ -220,7 +228,7 @@ fn put_number(bytes: &mut [u8], value: c_int) {
 fn overlay(asked: Answer, known: &EngineAnswers, bytes: &mut [u8]) {
     let mut number = |value: c_int| put_number(bytes, value);
     match asked {
-        Answer::Error => {}
+        Answer::Error | Answer::Home => {}
         Answer::Keepalive => number(known.keepalive.into()),
         Answer::QuickAck => {
             if let Some(is_on) = known.quickack {

@@ -4,12 +4,12 @@
 //! Not here: `exec` and the end of the process (`exec`), the threads themselves (`threads`).
 
 use crate::guard::{self, is_open, tell, tell_if_initialized, within};
-use crate::library::{Library, Origin, ReasonT, numbers};
+use crate::library::{Inherited, Library, Origin, ReasonT, numbers};
 use crate::next::next;
 use crate::trampoline::{Interposer, asks_first};
-use crate::{descriptors, errno, notice, objects, raw, tls};
+use crate::{descriptors, errno, notice, objects, raw, relocation, tls};
 use core::ffi::{c_int, c_long, c_void};
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 type HandlerFn = unsafe extern "C" fn();
 /// The type of `__register_atfork`, the exported function behind pthread_atfork(3), which glibc
@@ -21,10 +21,16 @@ type RegisterFn = unsafe extern "C" fn(
     object: *mut c_void,
 ) -> c_int;
 
+/// True once the handlers of `fork` are registered, or about to be.
+static WATCHES_FORKS: AtomicBool = AtomicBool::new(false);
+
 /// Registers for every `fork`, including those inside the C library (`daemon`, `forkpty`). Returns
 /// false if the C library has no such hook, and so is not glibc.
 pub(crate) fn watch_forks() -> bool {
     let Some(register) = objects::of_c_library(c"__register_atfork") else { return false };
+    if WATCHES_FORKS.swap(true, Ordering::SeqCst) {
+        return true;
+    }
     // SAFETY: glibc's function has this type; the handlers live as long as the program.
     unsafe {
         let register = core::mem::transmute::<usize, RegisterFn>(register);
@@ -34,8 +40,19 @@ pub(crate) fn watch_forks() -> bool {
     true
 }
 
+/// Hooks pthread_atfork(3). In the child the handlers that were registered first run first, so this
+/// library's must come before the program's, which may use sessions: until then all in this memory
+/// says that the process is the parent.
+unsafe extern "C" fn before_registration(entry: &Interposer, _: &[usize; 6]) -> usize {
+    relocation::all();
+    watch_forks();
+    entry.next()
+}
+
+asks_first!(before_registration; __register_atfork = 0);
+
 unsafe extern "C" fn before_fork() {
-    tell(|library| library.before_fork());
+    tell_if_initialized(|library| library.before_fork());
     // No other thread makes a descriptor of the library's own during the `fork`: such a descriptor
     // would stay open in the child.
     numbers::begin();
@@ -50,6 +67,7 @@ static FORKS_ELSEWHERE: AtomicU32 = AtomicU32::new(0);
 
 unsafe extern "C" fn in_parent() {
     numbers::end();
+    tell_if_initialized(|library| library.child_made(Inherited::All));
 }
 
 unsafe extern "C" fn in_child_of_library() {
@@ -78,7 +96,7 @@ std::thread_local! {
 unsafe extern "C" fn in_child() {
     numbers::forget();
     guard::became_child();
-    tell(|library| library.after_fork_child());
+    tell_if_initialized(|library| library.after_fork_child());
 }
 
 /// Replaces `_Fork`, the `fork` without the C library's handlers (POSIX.1-2024).
@@ -195,7 +213,7 @@ unsafe extern "C" fn __vfork() -> c_int {
 }
 
 extern "C" fn before_vfork() {
-    tell_if_initialized(|library| library.before_vfork());
+    tell_if_initialized(|library| library.before_child(Inherited::All));
     guard::vfork_begins();
 }
 
@@ -203,13 +221,19 @@ extern "C" fn before_vfork() {
 /// own program. posix_spawn(3) and Go do so between the start of the child and `exec`, also with
 /// descriptors that `exec` closes.
 pub(crate) extern "C" fn before_shared_child() {
-    tell(|library| library.before_vfork());
+    tell(|library| library.before_child(Inherited::All));
     guard::vfork_begins();
+}
+
+/// Notes in the parent that a child which shared this memory runs its own program or has ended.
+pub(crate) extern "C" fn shared_child_ended() {
+    guard::vfork_ends();
+    tell_if_initialized(|library| library.child_made(Inherited::All));
 }
 
 /// The parent goes on: the child runs its own program or has ended.
 extern "C" fn after_vfork(result: isize) -> c_int {
-    guard::vfork_ends();
+    shared_child_ended();
     errno::kernel(result) as c_int
 }
 

@@ -1,15 +1,19 @@
 //! Calls that can take pages away from the program's memory: a file that is made shorter has none
 //! behind its new end, where it is mapped (`SIGBUS`, mmap(2)); System V's segments go, or take the
-//! place of other memory (`SHM_REMAP`); keys of protection come with rights.
+//! place of other memory (`SHM_REMAP`); keys of protection come with rights; pages become guards
+//! (`MADV_GUARD_INSTALL`) or are given up (`MADV_HWPOISON`, madvise(2)); the heap ends earlier
+//! (brk(2)).
 //!
 //! After such a call all threads probe the program's buffers again (`buffers`). Not here: `munmap`,
 //! `mprotect` and `mremap` (`buffers`), `mmap` (`rings`).
 
 use crate::buffers::{self, forgotten_by};
 use crate::guard::kernel;
+use crate::next::next;
 use crate::trampoline::alias;
-use core::ffi::{c_char, c_int, c_void};
-use libc::off64_t;
+use crate::{errno, raw};
+use core::ffi::{c_char, c_int, c_uint, c_void};
+use libc::{iovec, off64_t};
 
 /// Defines functions after whose calls memory may be inaccessible.
 macro_rules! forgetting {
@@ -30,6 +34,44 @@ forgetting! {
     shmdt = SYS_shmdt, c"shmdt" (at: *const c_void) -> c_int;
     pkey_mprotect = SYS_pkey_mprotect, c"pkey_mprotect"
         (at: *mut c_void, len: usize, protection: c_int, key: c_int) -> c_int;
+    process_madvise = SYS_process_madvise, c"process_madvise"
+        (process: c_int, parts: *const iovec, count: usize, advice: c_int, flags: c_uint) -> isize;
+}
+
+/// Notes that madvise(2) is called with `advice`.
+#[inline]
+pub(crate) fn advised(advice: c_int) {
+    const GUARD_INSTALL: c_int = 102;
+    if matches!(advice, libc::MADV_HWPOISON | GUARD_INSTALL) {
+        buffers::forget();
+    }
+}
+
+// By system call: a program's allocator may give advice before symbols can be looked up.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> c_int {
+    advised(advice);
+    let arguments = [at as usize, len, advice as usize, 0, 0, 0];
+    // SAFETY: the program's arguments, passed on unchanged.
+    errno::kernel(unsafe { raw::call(libc::SYS_madvise, arguments) }) as c_int
+}
+
+// The kernel's call of the name `brk` has another result than the C library's function. The library
+// itself calls neither.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn brk(end: *mut c_void) -> c_int {
+    buffers::forget();
+    // SAFETY: the program's arguments, passed on unchanged.
+    unsafe { next!(c"brk" as unsafe extern "C-unwind" fn(*mut c_void) -> c_int)(end) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn sbrk(change: isize) -> *mut c_void {
+    if change < 0 {
+        buffers::forget();
+    }
+    // SAFETY: the program's arguments, passed on unchanged.
+    unsafe { next!(c"sbrk" as unsafe extern "C-unwind" fn(isize) -> *mut c_void)(change) }
 }
 
 alias!(truncate64 = truncate, ftruncate64 = ftruncate);
@@ -43,6 +85,8 @@ pub(crate) const fn is_one(number: i64) -> bool {
             | libc::SYS_shmdt
             | libc::SYS_shmat
             | libc::SYS_pkey_mprotect
+            | libc::SYS_process_madvise
+            | libc::SYS_brk
     )
 }
 

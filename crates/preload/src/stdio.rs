@@ -8,10 +8,11 @@
 //! its stream, for instance when it finds its heap damaged. Read `libio` first.
 
 use crate::descriptors::{numbering_stream, opened};
+use crate::exec::making;
 use crate::first_calls::could_move;
 use crate::guard::{can_open, is_initialized, is_open, tell, tell_if_initialized};
 use crate::libio::{self, Hooked};
-use crate::library::{Library, Origin, ReasonT, numbers};
+use crate::library::{Inherited, Library, Origin, ReasonT, numbers};
 use crate::next::{c_library, next};
 use crate::reopen::is_known_pipe;
 use crate::shrinking;
@@ -179,9 +180,9 @@ alias!(fopen64 = fopen);
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn popen(command: *const c_char, mode: *const c_char) -> *mut FILE {
-    tell(|library| library.before_exec());
     // SAFETY: the program's arguments, passed on unchanged.
-    let file = unsafe { next!(c"popen" as OpenFn)(command, mode) };
+    let open = || unsafe { next!(c"popen" as OpenFn)(command, mode) };
+    let file = making(Inherited::OpenOverExec, open);
     if !file.is_null() && is_open() {
         libio::hook();
     }

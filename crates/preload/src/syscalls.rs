@@ -52,6 +52,7 @@ pub(crate) fn dispatch(arguments: &[usize; 6]) -> Dispatch {
         libc::SYS_io_uring_register => rings::changed(arguments),
         libc::SYS_mmap => buffers::mapped(arguments[4]),
         number if shrinking::is_one(number) => buffers::forget(),
+        libc::SYS_madvise => shrinking::advised(arguments[3] as c_int),
         libc::SYS_io_submit => kernel_aio::before_submit(arguments[3], arguments[2]),
         libc::SYS_execve | libc::SYS_execveat => {
             tell_if_initialized(|library| library.before_exec());
@@ -82,6 +83,7 @@ fn is_told(number: i64) -> bool {
         libc::SYS_clone
             | libc::SYS_clone3
             | libc::SYS_mmap
+            | libc::SYS_madvise
             | libc::SYS_mq_notify
             | libc::SYS_exit
             | libc::SYS_seccomp

@@ -53,12 +53,16 @@ impl Socket {
         let mut value = [0; LEN];
         let mut len = size.min(LEN);
         let asked = sojourn_options::answer(option.level, option.number);
-        if asked == Some(Answer::Error) {
-            library().look_for_end(fd);
+        match asked {
+            Some(Answer::Error) => library().look_for_end(fd),
+            Some(Answer::Home) => library().option_changed(fd, SocketOption::Binding),
+            _ => {}
         }
         let mut kernel = || get(fd, option, &mut value, &mut len);
         let engine = match asked {
-            Some(asked) if asked != Answer::Error => library().ask_option(fd, &mut kernel),
+            Some(asked) if !matches!(asked, Answer::Error | Answer::Home) => {
+                library().ask_option(fd, &mut kernel)
+            }
             _ => None,
         };
         let (result, known) = match engine {
@@ -82,7 +86,7 @@ impl Socket {
 /// Lays the engine's answer over the kernel's.
 fn overlay(asked: Answer, known: &EngineAnswers, value: &mut [u8]) {
     match asked {
-        Answer::Error => {}
+        Answer::Error | Answer::Home => {}
         Answer::Keepalive => put(value, known.keepalive.into()),
         Answer::QuickAck => known.quickack.into_iter().for_each(|on| put(value, on.into())),
         Answer::SegmentSize => {

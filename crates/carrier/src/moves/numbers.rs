@@ -59,8 +59,9 @@ struct OldestByte {
     skip: usize,
 }
 
-/// Returns the oldest byte by the ledger and by the beginning of the ring. The ring may still have bytes acknowledged last; or
-/// the ring has released them, and the program died before it wrote the ledger.
+/// Returns the oldest byte by the ledger and by the beginning of the ring. The ring may still have
+/// bytes acknowledged last; or the ring has released them, and the program died before it wrote the
+/// ledger.
 fn oldest(told: u32, ring: u32) -> OldestByte {
     let before = told.wrapping_sub(ring);
     match before.cast_signed() {

@@ -94,8 +94,10 @@ impl Session {
                         self.have_sent();
                     }
                     if sent < wanted && !may_wait && !self.turn(generation) && !self.is_leaving() {
-                        library().set_full(self);
-                        self.await_room();
+                        if !self.leave_to_be_timed() {
+                            library().set_full(self);
+                            self.await_room();
+                        }
                         return Some(Ok(sent));
                     }
                     if sent >= wanted {
@@ -138,6 +140,9 @@ impl Session {
         if room.turns && self.turn(generation) {
             return Waited::Look;
         }
+        if (room.turns || !room.may_wait) && self.leave_to_be_timed() {
+            return Waited::Look;
+        }
         if !room.may_wait {
             library().set_full(self);
             self.await_room();
@@ -158,6 +163,21 @@ impl Session {
             }
         }
         waited
+    }
+
+    /// Sends home a session of one host that has no room, if the program has limited the time for
+    /// which that may last (`TCP_USER_TIMEOUT`): the kernel ends the connection when it is over.
+    /// Returns true if the session was away.
+    #[cold]
+    fn leave_to_be_timed(&self) -> bool {
+        let is_timed = self.has_user_timeout.load(Ordering::Relaxed)
+            && self.local().is_some()
+            && self.tx_state.load(Ordering::SeqCst) == switch::RING
+            && !self.is_leaving();
+        if is_timed {
+            library().go_home_with_control(self.number());
+        }
+        is_timed
     }
 
     /// Returns true if a freeze, not want of room, has cut a write short: the rest goes to the

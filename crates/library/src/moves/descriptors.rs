@@ -37,7 +37,7 @@ pub enum Origin {
 /// The options whose change matters to the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketOption {
-    /// `SO_RCVTIMEO`, `SO_SNDTIMEO`.
+    /// `SO_RCVTIMEO`, `SO_SNDTIMEO`, `TCP_USER_TIMEOUT`.
     Timeouts,
     /// An option that a stream cannot honour: the session goes home for good.
     Binding,
@@ -412,5 +412,8 @@ impl Session {
         let of = |which| if is_socket { timeout(which).unwrap_or(0) } else { 0 };
         self.receive_timeout.store(of(sockopt::Timeout::Recv), Ordering::SeqCst);
         self.send_timeout.store(of(sockopt::Timeout::Send), Ordering::SeqCst);
+        let user_timeout = || sockopt::tcp_user_timeout(crate::host::kernel::at(fd).ok()?).ok();
+        let is_set = self.kind() == KindT::Tcp && user_timeout().is_some_and(|ms| ms != 0);
+        self.has_user_timeout.store(is_set, Ordering::SeqCst);
     }
 }

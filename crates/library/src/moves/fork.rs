@@ -138,15 +138,47 @@ impl Engine {
     }
 }
 
+/// The descriptors that a child gets which is being made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inherited {
+    /// All: the child may use those, too, that `exec` closes.
+    All = 0,
+    /// Those that stay open over `exec`.
+    OpenOverExec = 1,
+}
+
 impl Library {
-    /// Prepares for `fork`: makes the board, if there is something to ask for.
+    /// Notes that a child, or a new program in place of this one, is about to be made. Until
+    /// [`Library::child_made`] no session moves of which it would get a descriptor: the server,
+    /// which looks for other holders before a move, may look before the child is there.
+    fn child_begins(&self, inherited: Inherited) {
+        // A join either is complete now, so that the caller and the child's table know it, or comes
+        // later and sees the new epoch and the count.
+        let _joining = self.engine().map(|engine| lock(&engine.joining));
+        self.fork_epoch.fetch_add(1, Ordering::SeqCst);
+        self.children_coming[inherited as usize].fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Reports that the child has its descriptors, or was not made.
+    pub fn child_made(&self, inherited: Inherited) {
+        // Descriptors that were made, and offers that were prepared, since the beginning.
+        self.fork_epoch.fetch_add(1, Ordering::SeqCst);
+        let count = &self.children_coming[inherited as usize];
+        let _ =
+            count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| count.checked_sub(1));
+    }
+
+    /// Returns true if a child that is being made gets one of `numbers`.
+    pub(crate) fn comes_a_holder_of(&self, numbers: &[i32]) -> bool {
+        let [all, open] = &self.children_coming;
+        all.load(Ordering::SeqCst) != 0
+            || open.load(Ordering::SeqCst) != 0 && numbers.iter().any(stays_open)
+    }
+
+    /// Prepares for `fork`: makes the board, if there is something to ask for. The parent calls
+    /// [`Library::child_made`] after it.
     pub fn before_fork(&self) {
-        {
-            // A join either is complete now, so that the child's table has it, or comes later and
-            // sees the new epoch.
-            let _joining = self.engine().map(|engine| lock(&engine.joining));
-            self.fork_epoch.fetch_add(1, Ordering::SeqCst);
-        }
+        self.child_begins(Inherited::All);
         let has_sets = self.has_sets() && !self.policy.is_forbidden();
         let engine = if has_sets { self.engine_or_new() } else { self.engine() };
         let is_away = engine.is_some_and(|engine| engine.away.load(Ordering::SeqCst) > 0);
@@ -166,6 +198,8 @@ impl Library {
     pub fn after_fork_child(&self) {
         let parent = self.engine();
         self.next_generation();
+        // Those of other threads are not made in this process.
+        self.children_coming.iter().for_each(|count| count.store(0, Ordering::SeqCst));
         if let Some(parent) = parent {
             sojourn_shm::wait::read_load_from(None);
             for fd in parent.own.numbers_to_close() {
@@ -174,18 +208,30 @@ impl Library {
         }
     }
 
-    /// Sends home the sessions that stay open over `exec`, `posix_spawn` and the like.
+    /// Prepares for a child that knows of no session, or for `exec`: what it gets goes home. The
+    /// caller reports with [`Library::child_made`] that the child is there, or that `exec` failed.
+    ///
+    /// A child that has this process's memory (vfork(2)) gets all: what it does before it runs its
+    /// own program goes unseen, so it may use every session, and give each a number that stays open
+    /// over `exec`.
+    pub fn before_child(&self, inherited: Inherited) {
+        self.child_begins(inherited);
+        self.before_exec();
+        if inherited == Inherited::All {
+            self.all_home(ReasonT::Exec, false);
+        }
+    }
+
+    /// Sends home the sessions that stay open over `exec`, `posix_spawn` and the like. For callers
+    /// that do not hear whether the new program was made; others call [`Library::before_child`].
     pub fn before_exec(&self) {
+        self.child_begins(Inherited::OpenOverExec);
         self.sets_before_exec();
         self.inherited_sets_before_exec();
-        let stays_open = |fd: &i32| {
-            let flags = kernel::at(*fd).and_then(rustix::io::fcntl_getfd);
-            flags.is_ok_and(|flags| !flags.contains(FdFlags::CLOEXEC))
-        };
         let all = self.table.with_sessions().filter(stays_open);
         self.go_home_together(&all.collect::<Vec<_>>(), ReasonT::Exec);
         self.await_datagrams();
-        self.fork_epoch.fetch_add(1, Ordering::SeqCst);
+        self.child_made(Inherited::OpenOverExec);
     }
 
     /// Waits until the protocol thread is done with UDP sockets that have gone home, for the server
@@ -196,14 +242,6 @@ impl Library {
         if self.engine().filter(has_any).is_some() {
             self.await_server(ANSWER_LIMIT);
         }
-    }
-
-    /// Prepares for a child that has this process's memory, but its own descriptors (vfork(2)).
-    /// What it does before it runs its own program goes unseen: it may use every session, and give
-    /// each a number that stays open over `exec`. So all go home.
-    pub fn before_vfork(&self) {
-        self.before_exec();
-        self.all_home(ReasonT::Exec, false);
     }
 
     /// Asks the ancestor that owns the session of `entry` to bring it home, and makes the number an
@@ -229,6 +267,12 @@ impl Library {
     }
 }
 
+/// Returns true if `exec` does not close `fd`.
+fn stays_open(fd: &i32) -> bool {
+    let flags = kernel::at(*fd).and_then(rustix::io::fcntl_getfd);
+    flags.is_ok_and(|flags| !flags.contains(FdFlags::CLOEXEC))
+}
+
 /// Asks the process of `engine` for the session or set of `word`, and waits until that is in the
 /// kernel, or the process is gone.
 fn ask(engine: &Engine, word: Option<&AtomicU32>) {
@@ -252,5 +296,38 @@ fn ask(engine: &Engine, word: Option<&AtomicU32>) {
         if rustix::process::test_kill_process(owner) == Err(rustix::io::Errno::SRCH) {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fd::AsRawFd;
+
+    /// A move that the server has allowed before a child is there must not be made: the child may
+    /// hold the descriptor, and knows of no session.
+    #[test]
+    fn nothing_moves_of_which_a_child_gets_a_descriptor_that_is_being_made() {
+        let library = Library::new();
+        let closed = std::fs::File::open("/dev/null").unwrap();
+        let open = rustix::io::dup(&closed).unwrap();
+        let [closed, open] = [closed.as_raw_fd(), open.as_raw_fd()];
+        let epoch = || library.fork_epoch.load(Ordering::SeqCst);
+        assert!(!library.comes_a_holder_of(&[closed, open]));
+        for inherited in [Inherited::All, Inherited::OpenOverExec] {
+            let before = epoch();
+            library.child_begins(inherited);
+            let during = epoch();
+            assert_ne!(during, before);
+            assert!(library.comes_a_holder_of(&[closed, open]));
+            assert_eq!(library.comes_a_holder_of(&[closed]), inherited == Inherited::All);
+            library.child_made(inherited);
+            // Offers that were prepared meanwhile fail, and what was opened meanwhile is looked for.
+            assert_ne!(epoch(), during);
+            assert!(!library.comes_a_holder_of(&[closed, open]));
+        }
+        // Not below none.
+        library.child_made(Inherited::All);
+        assert!(!library.comes_a_holder_of(&[open]));
     }
 }

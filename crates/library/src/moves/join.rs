@@ -94,7 +94,8 @@ impl Library {
             // not list.
             return Err(ReasonT::Operation);
         }
-        if offer.epoch != self.fork_epoch.load(Ordering::SeqCst) {
+        let is_since_fork = offer.epoch != self.fork_epoch.load(Ordering::SeqCst);
+        if is_since_fork || self.comes_a_holder_of(&offer.numbers) {
             // A child may have the descriptor, too, and knows of no session.
             return Err(ReasonT::Fork);
         }

@@ -33,6 +33,9 @@ pub struct Library {
     generation: AtomicU32,
     /// Counts forks and the like: a descriptor made before the last one may have a second holder.
     pub(crate) fork_epoch: AtomicU32,
+    /// Counts the children that are being made now ([`Library::child_begins`]), for each kind of
+    /// [`Inherited`].
+    pub(crate) children_coming: [AtomicU32; 2],
     /// Counts duplications of descriptions that may have had several numbers before: an offer made
     /// earlier may not know all numbers.
     pub(crate) alias_epoch: AtomicU32,
@@ -111,6 +114,7 @@ impl Library {
             engines: PerProcess::new(),
             generation: AtomicU32::new(0),
             fork_epoch: AtomicU32::new(0),
+            children_coming: [const { AtomicU32::new(0) }; 2],
             alias_epoch: AtomicU32::new(0),
             outlives_first: AtomicBool::new(false),
             has_pipes: AtomicBool::new(false),

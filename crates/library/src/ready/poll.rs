@@ -21,6 +21,7 @@ use crate::session::transport::Transport;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use rustix::io::Errno;
+use sojourn_session::KindT;
 use sojourn_stream::Stream;
 
 /// Entries of a call that need no memory from the heap.
@@ -278,6 +279,11 @@ impl Polling<'_> {
                 }
                 events |=
                     pass_on_event(session, polled.fd, events) | u32::from(polled.revents as u16);
+                // The kernel was not asked for room while bytes of the ring still go to it. Where
+                // TCP has ended both ways it reports room (`tcp_poll`, net/ipv4/tcp.c).
+                if events & bit::HUP != 0 && session.kind() == KindT::Tcp {
+                    events |= session.room_events();
+                }
             }
             // The kernel was asked for more events than the program asks for.
             events &= polled.asked() | bit::ALWAYS | bit::NVAL;

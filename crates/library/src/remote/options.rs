@@ -119,7 +119,8 @@ impl Library {
         Some(result)
     }
 
-    /// Asks for an option of a carried session. `None` means the same as for [`Library::set_option`].
+    /// Asks for an option of a carried session. `None` means the same as for
+    /// [`Library::set_option`].
     pub fn ask_option(&self, fd: i32, kernel: impl FnOnce() -> isize) -> Option<OptionAnswer> {
         let remote = self.remote_tcp(fd)?;
         remote.at_rest(|_| {

@@ -103,8 +103,10 @@ static void *sleeper(void *a) { pause(); return a; }
     X(truncate, S, fn("/none", 0L)) X(truncate64, S, fn("/none", 0L)) X(ftruncate, S, fn(-1, 0L))                      \
     X(ftruncate64, S, fn(-1, 0L)) X(shmat, S, fn(-1, 0L, 0)) X(shmdt, S, fn(0L))                                       \
     X(pkey_mprotect, S, fn(map, 4096, PROT_READ, -1)) X(backtrace_symbols_fd, S, fn(&map, 1, s))                       \
+    X(madvise, S, fn(map, 4096L, MADV_NORMAL)) X(process_madvise, S, fn(-1, 0L, 0L, 0, 0))                             \
+    X(brk, S, fn(sbrk(0))) X(sbrk, S, fn(-0L)) X(__register_atfork, S, fn(0L, 0L, 0L, 0L))                             \
     X(__backtrace_symbols_fd, S, fn(&map, 1, s))                                                                       \
-    X(_exit, S, fn(0)) X(_Exit, S, fn(0)) X(execl, S, fn("/bin/true", "true", (char *)0))                              \
+    X(_exit, S, fn(0)) X(_Exit, S, fn(0)) X(quick_exit, S, fn(0)) X(execl, S, fn("/bin/true", "true", (char *)0))                              \
     X(execle, S, fn("/bin/true", "true", (char *)0, no_env)) X(execlp, S, fn("true", "true", (char *)0))               \
     X(execv, S, fn("/bin/true", argv)) X(execve, S, fn("/bin/true", argv, no_env))                                     \
     X(execveat, S, fn(AT_FDCWD, "/bin/true", argv, no_env, 0)) X(execvp, S, fn("true", argv))                          \

@@ -18,13 +18,28 @@ pub(super) struct InboxOwner {
     pub(super) peers_user: u32,
 }
 
+/// The descriptors of an inbox, by role: memory, ready event, attention event.
+#[derive(Clone, Debug)]
+pub struct InboxDescriptors {
+    /// The owner's.
+    pub owner: [Descriptor; 3],
+    /// Those of its peers.
+    pub peer: [Descriptor; 3],
+}
+
+/// The users of an inbox: its owner's, and its peers'.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct UserPair {
+    pub(super) user: u32,
+    pub(super) peers: u32,
+}
+
 #[derive(Debug)]
 pub(super) struct Inbox {
     owner: InboxOwner,
     /// The user of the owner's process.
     user: u32,
-    /// Memory, ready, attention.
-    pub(super) descriptors: [Descriptor; 3],
+    pub(super) descriptors: InboxDescriptors,
     /// Slots that were used and are free again.
     free: Vec<u32>,
     /// Slots never used begin here.
@@ -65,7 +80,7 @@ impl Inboxes {
         owner: InboxOwner,
         user: u32,
         number: InboxNumber,
-        descriptors: [Descriptor; 3],
+        descriptors: InboxDescriptors,
     ) {
         let inbox = Inbox { owner, user, descriptors, free: Vec::new(), fresh: 0 };
         self.by_number.insert(number, inbox);
@@ -76,8 +91,11 @@ impl Inboxes {
         self.by_number.get(&number)
     }
 
-    /// Returns a slot. If the inbox is gone with it, returns its owner's user.
-    pub(super) fn free(&mut self, InboxSlot { inbox: number, slot }: InboxSlot) -> Option<u32> {
+    /// Returns a slot. If the inbox is gone with it, returns its users.
+    pub(super) fn free(
+        &mut self,
+        InboxSlot { inbox: number, slot }: InboxSlot,
+    ) -> Option<UserPair> {
         let inbox = self.by_number.get_mut(&number)?;
         inbox.free.push(slot);
         if inbox.free.len() < inbox.fresh as usize {
@@ -91,7 +109,7 @@ impl Inboxes {
                 self.by_owner.remove(&owner);
             }
         }
-        Some(user)
+        Some(UserPair { user, peers: owner.peers_user })
     }
 
     #[cfg(test)]

@@ -5,15 +5,17 @@
 
 use super::{Sojournd, State, Stop, fault};
 use crate::memory::Memory;
-use crate::registry::Page;
+use crate::registry::{Page, Registry};
 use sojourn_ipc::rt::{Caller, Fault};
 use sojourn_session::{
     AdminConcernedOut, AdminConnectionsOut, AdminListOut, AdminProcessesOut, AdminRefusedOut,
-    AdminServer, AdminStatsOut, AdminStreamTimesOut, FAULT_NOT_ALLOWED, HomeT, ServerStatsT,
-    StreamNumber, TimesInfoT,
+    AdminServer, AdminStatsOut, AdminStreamTimesOut, FAULT_NOT_ALLOWED, FAULT_RESOURCES, HomeT,
+    ServerStatsT, StreamNumber, TimesInfoT,
 };
 use sojourn_stream::{Layer, LayerTimes};
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 /// How long a session may be timed for one question (s).
 const TIMED_MAX_S: u32 = 60;
@@ -30,17 +32,37 @@ impl Sojournd {
     }
 }
 
+impl Sojournd {
+    /// Makes a list for an administrator of that user.
+    ///
+    /// # Errors
+    /// [`FAULT_RESOURCES`]: the user has asked for so much already.
+    fn timed<T>(&self, uid: u32, list: impl FnOnce(&Registry) -> T) -> Result<T, Fault> {
+        let is_free = uid == 0 || uid == self.own_user;
+        let allowance = || self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        let begun = Instant::now();
+        if !is_free && !allowance().may_ask(uid, begun) {
+            return Err(fault(FAULT_RESOURCES));
+        }
+        let listed = list(&self.lock().registry);
+        if !is_free {
+            allowance().note(uid, begun, Instant::now());
+        }
+        Ok(listed)
+    }
+}
+
 impl AdminServer for Sojournd {
     fn list(&self, caller: &Caller, after: u64) -> Result<AdminListOut, Fault> {
-        let uid = self.administrator(caller)?;
+        let (uid, now_ms) = (self.administrator(caller)?, self.now_ms());
         let Page { rows: sessions, last } =
-            self.lock().registry.list(uid, after, self.now_ms(), &Memory);
+            self.timed(uid, |all| all.list(uid, after, now_ms, &Memory))?;
         Ok(AdminListOut { last, count: sessions.len() as u32, sessions: Some(sessions) })
     }
 
-    fn stats(&self, _caller: &Caller) -> Result<AdminStatsOut, Fault> {
+    fn stats(&self, caller: &Caller) -> Result<AdminStatsOut, Fault> {
+        let bytes = self.timed(caller.credentials.uid, |all| all.bytes(&Memory))?;
         let state = self.lock();
-        let bytes = state.registry.bytes(&Memory);
         let counters = state.registry.counters();
         let returns = counters.returns.to_vec();
         let counters = ServerStatsT {
@@ -59,15 +81,16 @@ impl AdminServer for Sojournd {
     }
 
     fn refused(&self, caller: &Caller, after: u64) -> Result<AdminRefusedOut, Fault> {
-        let uid = self.administrator(caller)?;
-        let Page { rows: refusals, last } = self.lock().registry.refused(uid, after, self.now_ms());
+        let (uid, now_ms) = (self.administrator(caller)?, self.now_ms());
+        let Page { rows: refusals, last } =
+            self.timed(uid, |all| all.refused(uid, after, now_ms))?;
         Ok(AdminRefusedOut { last, count: refusals.len() as u32, refusals: Some(refusals) })
     }
 
     fn connections(&self, caller: &Caller, after: u64) -> Result<AdminConnectionsOut, Fault> {
         let uid = self.administrator(caller)?;
         let Page { rows: connections, last } =
-            self.lock().registry.connections(uid, after, &Memory);
+            self.timed(uid, |all| all.connections(uid, after, &Memory))?;
         let count = connections.len() as u32;
         Ok(AdminConnectionsOut { last, count, connections: Some(connections) })
     }
@@ -106,7 +129,7 @@ impl AdminServer for Sojournd {
 
     fn processes(&self, caller: &Caller, after: u64) -> Result<AdminProcessesOut, Fault> {
         let uid = self.administrator(caller)?;
-        let Page { rows: pids, last } = self.lock().registry.processes(uid, after);
+        let Page { rows: pids, last } = self.timed(uid, |all| all.processes(uid, after))?;
         Ok(AdminProcessesOut { last, count: pids.len() as u32, pids: Some(pids) })
     }
 

@@ -502,7 +502,7 @@ CASE(buffers_in_files, ANY, ALL_PHASES) {
 }
 
 /* Memory that was good goes bad without munmap or mprotect. */
-enum { COVERED, TRUNCATED, OPENED_ANEW, BY_STREAM, DETACHED, BY_KEY, WAYS };
+enum { COVERED, TRUNCATED, OPENED_ANEW, BY_STREAM, DETACHED, BY_KEY, GUARDED, WAYS };
 static char path_of_file[60];
 
 static char *memory_to_lose(int way, int *file) {
@@ -512,6 +512,7 @@ static char *memory_to_lose(int way, int *file) {
         shmctl(id, IPC_RMID, NULL);
         return at;
     }
+    if (way == GUARDED) return mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     *file = memfd_create("f", MFD_CLOEXEC);
     snprintf(path_of_file, sizeof path_of_file, "/proc/self/fd/%d", *file);
     NEED(ftruncate(*file, 4096) == 0);
@@ -529,6 +530,8 @@ static void lose(int way, char *at, int file) {
         fclose(stream);
         break;
     case DETACHED: NEED(shmdt(at) == 0); break;
+    /* MADV_GUARD_INSTALL, since Linux 6.13; older kernels have it refused. */
+    case GUARDED: if (madvise(at, 4096, 102)) munmap(at, 4096); break;
     case BY_KEY: NEED(pkey_mprotect(at, 4096, PROT_NONE, -1) == 0); break;
     }
 }
@@ -536,6 +539,7 @@ static void lose(int way, char *at, int file) {
 CASE(memory_lost_in, IN, ALL_PHASES) {
     for (int way = 0, file = -1; way < WAYS; way++) {
         char *at = memory_to_lose(way, &file);
+        warm_again(NULL);
         NEED(peer(OP_SEND, 20) == 20);
         NEED(read(S, at, 10) == 10);
         check(at, 10);
@@ -549,6 +553,7 @@ CASE(memory_lost_in, IN, ALL_PHASES) {
 CASE(memory_lost_out, OUT, ALL_PHASES) {
     for (int way = 0, file = -1; way < WAYS; way++) {
         char *at = memory_to_lose(way, &file);
+        warm_again(NULL);
         NEED(write(S, fill(at, 10), 10) == 10);
         lose(way, at, file);
         if (way == WAYS / 2) point();
@@ -556,6 +561,19 @@ CASE(memory_lost_out, OUT, ALL_PHASES) {
         SAY(put(10));
         SAY_PEER(OP_RECV, 20);
     }
+}
+
+/* Without the phase in which the library begins here: it would put memory behind this. */
+CASE(memory_behind_the_heap, IN, "mrp") {
+    NEED(sbrk(4096 - ((uintptr_t)sbrk(0) & 4095)) != (void *)-1);
+    char *at = sbrk(8192);
+    NEED(peer(OP_SEND, 20) == 20);
+    NEED(read(S, at + 4096, 10) == 10);
+    check(at + 4096, 10);
+    NEED(sbrk(-8192) == at + 8192);
+    point();
+    SAY(read(S, at + 4096, 10));
+    SAY(get(10));
 }
 
 CASE(credentials_with_data, LOCAL, ALL_PHASES) {

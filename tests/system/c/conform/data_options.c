@@ -112,6 +112,27 @@ CASE(send_timeout, SOCK, ALL_PHASES) {
     SAY_PEER(OP_RECV, 10);
 }
 
+/* A peer that reads nothing: with TCP_USER_TIMEOUT the connection ends. */
+static void unread_for_too_long(int waits) {
+    static char bytes[65536];
+    int limit_ms = 300, on = 1;
+    long n;
+    SAY(setsockopt(S, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit_ms, sizeof limit_ms));
+    works("with a limit");
+    point();
+    if (!waits) ioctl(S, FIONBIO, &on);
+    while ((n = send(S, bytes, sizeof bytes, MSG_NOSIGNAL)) > 0) continue;
+    say("full: %s", strerrorname_np(errno));
+    if (waits) return;
+    struct pollfd one = {S, POLLOUT, 0};
+    SAY(poll(&one, 1, 5000));
+    SAY(one.revents);
+    SAY(send(S, bytes, 10, MSG_NOSIGNAL));
+}
+
+CASE(nobody_reads_for_too_long, TCP, ALL_PHASES) { unread_for_too_long(0); }
+CASE(nobody_reads_for_too_long_waiting, TCP, ALL_PHASES) { unread_for_too_long(1); }
+
 CASE(names, SOCK, ALL_PHASES) {
     struct sockaddr_storage own, other;
     socklen_t len = sizeof own, other_len = sizeof other;
@@ -195,4 +216,57 @@ CASE(corked, TCP, ALL_PHASES) {
     }
     SAY(peer3(OP_OPTION, IPPROTO_TCP, TCP_CORK, 0));
     works("uncorked");
+}
+
+/* Reading the option TCP_ZEROCOPY_RECEIVE receives. The headers of the C library and of the kernel
+ * cannot be used together. */
+struct zerocopy_receive {
+    uint64_t address;
+    uint32_t length, by_copy, left;
+    int32_t error;
+    uint64_t copy_at;
+    int32_t copied;
+    uint32_t flags;
+};
+
+CASE(received_by_an_option, TCP, ALL_PHASES) {
+    char bytes[4096];
+    enum { RECEIVE = 35 };
+    SAY_PEER(OP_SEND, 100);
+    point();
+    void *pages = mmap(NULL, 65536, PROT_READ, MAP_SHARED, S, 0);
+    NEED(pages != MAP_FAILED);
+    struct zerocopy_receive asked = {(uintptr_t)pages, 65536, 0, 0, 0, (uintptr_t)bytes, sizeof bytes, 0};
+    socklen_t len = sizeof asked;
+    SAY(getsockopt(S, IPPROTO_TCP, RECEIVE, &asked, &len));
+    SAY(asked.length);
+    check(bytes, SAY(asked.copied));
+    works("afterwards");
+}
+
+/* TCP_INQ, which a connection has from its listener: each message tells how much is left. */
+CASE(told_what_is_left, TCP4, "k") {
+    enum { INQ = 36 };
+    int on = 1, listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof name;
+    NEED(bind(listener, (void *)&name, len) == 0 && listen(listener, 1) == 0);
+    NEED(getsockname(listener, (void *)&name, &len) == 0);
+    SAY(setsockopt(listener, IPPROTO_TCP, INQ, &on, sizeof on));
+    NEED(peer3(OP_CONNECT, TCP4, ntohs(name.sin_port), 0) == 0);
+    S = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    NEED(S >= 0);
+    int told = 0;
+    for (int i = 0; i < 2000; i++) {
+        char bytes[10], room[100];
+        struct iovec part = {bytes, 10};
+        struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
+        NEED(peer(OP_SEND, 10) == 10);
+        NEED(recvmsg(S, &message, MSG_WAITALL) == 10);
+        check(bytes, 10);
+        struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+        told += head && head->cmsg_level == IPPROTO_TCP && head->cmsg_type == INQ;
+        NEED(put(1) == 1 && peer(OP_RECV, 1) == 1);
+    }
+    SAY(told);
 }

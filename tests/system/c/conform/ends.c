@@ -65,6 +65,18 @@ CASE(end_of_file_by_exit, IN, ALL_PHASES) {
     SAY(read(S, bytes, 100));
 }
 
+CASE(end_of_file_by_quick_exit, IN, ALL_PHASES) {
+    char bytes[100];
+    SAY_PEER(OP_SEND, 10);
+    if (kind != PIN) SAY(put(10));
+    later(OP_EXIT, 1);
+    SAY(get(10));
+    SAY(read(S, bytes, 100));
+    struct pollfd one = {S, POLLIN, 0};
+    SAY(poll(&one, 1, 1000));
+    SAY(one.revents);
+}
+
 CASE(end_of_file_with_much_unread, IN, ALL_PHASES) {
     SAY_PEER(OP_SEND, 60000);
     SAY_PEER(OP_CLOSE, 0);

@@ -61,6 +61,46 @@ CASE(sendfile_nonblocking, OUT, ALL_PHASES) {
     HOLDS(peer(OP_RECV, sum) == sum);
 }
 
+/* Sources that are no regular files: most are refused, and of a socket a pipe takes what is there. */
+CASE(sendfile_from_other_sources, OUT, ALL_PHASES) {
+    int pair[2], ends[2], events = eventfd(3, EFD_CLOEXEC | EFD_NONBLOCK);
+    int folder = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    char bytes[50];
+    NEED(pipe2(pair, O_CLOEXEC) == 0 && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+    NEED(write(pair[1], "pipe", 4) == 4);
+    SAY(sendfile(S, pair[0], NULL, 1000));
+    warm_again(NULL);
+    SAY(sendfile(S, events, NULL, 8));
+    warm_again(NULL);
+    SAY(sendfile(S, folder, NULL, 8));
+    warm_again(NULL);
+    point();
+    NEED(write(ends[1], fill(bytes, 50), 50) == 50);
+    long n = SAY(sendfile(S, ends[0], NULL, 1000));
+    if (n == -1) unfill(50);
+    else SAY_PEER(OP_RECV, 50);
+    SAY(read(pair[0], bytes, 50));
+    works("afterwards");
+}
+
+/* A file that is read past the page cache, to a place that is not aligned. */
+CASE(sendfile_past_the_cache, OUT, ALL_PHASES) {
+    static char bytes[8192];
+    char path[] = "/var/tmp/conform.XXXXXX";
+    SAY(put(3));
+    int file = mkstemp(path);
+    NEED(file >= 0 && write(file, fill(bytes, sizeof bytes), sizeof bytes) == sizeof bytes);
+    close(file);
+    file = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
+    unlink(path);
+    /* Some file systems refuse O_DIRECT. */
+    if (file < 0) return unfill(sizeof bytes);
+    point();
+    SAY(sendfile(S, file, NULL, sizeof bytes));
+    SAY_PEER(OP_RECV, 3 + (long)sizeof bytes);
+    close(file);
+}
+
 CASE(splice_out_of_it, IN, ALL_PHASES) {
     int pair[2];
     char bytes[200];

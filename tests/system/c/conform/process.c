@@ -28,6 +28,33 @@ static long child_gets(long len) {
     return n;
 }
 
+/* Handlers of fork (pthread_atfork(3)) that the program registers before its first call, and that
+ * use the session. */
+static void (*in_child_first)(void);
+static void child_begins(void) { if (in_child_first) in_child_first(); }
+__attribute__((constructor)) static void register_handlers(void) { pthread_atfork(NULL, NULL, child_begins); }
+
+static void uses_it(void) { works("handler"); }
+static void closes_it(void) { SAY(close(S)); }
+
+static void fork_with(void (*handler)(void)) {
+    in_child_first = handler;
+    pid_t child = fork();
+    if (child == 0) _exit(5);
+    say_child("child", child);
+}
+
+CASE(handler_of_fork_uses_it, ANY, ALL_PHASES) {
+    works("before");
+    fork_with(uses_it);
+}
+
+CASE(handler_of_fork_closes_it, ANY, ALL_PHASES) {
+    works("before");
+    fork_with(closes_it);
+    works("parent");
+}
+
 CASE(child_reads, IN, ALL_PHASES) {
     SAY_PEER(OP_SEND, 1000);
     point();
