@@ -17,12 +17,6 @@ use sojourn_session::{HomeT, InboxNumber, InboxSlot, KindT, ReasonT, StreamNumbe
 /// are not acknowledged yet lie in them, too.
 const REMOTE_FACTOR: u32 = 4;
 
-/// Kind and ring sizes of a stream.
-struct Shape {
-    kind: KindT,
-    ring_bytes: [u32; 2],
-}
-
 impl Registry {
     /// Offers an end of a process, which the server has looked at: `seen` is its identity, or the
     /// reason why it cannot move.
@@ -300,7 +294,8 @@ impl Registry {
         memory: &mut dyn SharedMemory,
     ) -> Result<(), ReasonT> {
         let users = self.may_join(sides)?;
-        let Shape { kind, ring_bytes } = self.shape(sides).ok_or(ReasonT::Option)?;
+        let kind = self.end(sides[0]).ok_or(ReasonT::Option)?.identity.kind;
+        let ring_bytes = self.ring_sizes(sides).ok_or(ReasonT::Option)?;
         let region = memory.region(ring_bytes).ok_or(ReasonT::Resources)?;
         let ringers = [0, 1].map(|side| self.ringer(sides[side], users[side]));
         let first = self.place(sides[0], ringers[1], memory).ok_or(ReasonT::Resources)?;
@@ -368,9 +363,9 @@ impl Registry {
         if users.iter().any(is_beyond) { Err(ReasonT::Quota) } else { Ok(users) }
     }
 
-    /// Returns kind and ring sizes: those of the smaller wanted size, but large enough that a
+    /// Returns the sizes of the rings: those of the smaller wanted size, but large enough that a
     /// writer is never held up where the kernel would have taken its bytes.
-    fn shape(&self, sides: [EndId; 2]) -> Option<Shape> {
+    fn ring_sizes(&self, sides: [EndId; 2]) -> Option<[u32; 2]> {
         let ends = [self.end(sides[0])?, self.end(sides[1])?];
         let is_remote = ends.iter().any(|end| end.identity.key.is_carried());
         let factor = if is_remote { REMOTE_FACTOR } else { 1 };
@@ -382,7 +377,7 @@ impl Registry {
         };
         let kind = ends[0].identity.kind;
         let back = if kind == KindT::Pipe { 0 } else { ring(1) };
-        Some(Shape { kind, ring_bytes: [ring(0), back] })
+        Some([ring(0), back])
     }
 
     /// Returns the user whose processes ring for an end of that user's. Everybody's carrier rings
