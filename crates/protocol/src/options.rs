@@ -57,8 +57,11 @@ impl Socket {
         let mut value = [0; LEN];
         let mut len = size.min(LEN);
         let asked = sojourn_options::answer(level, name);
-        if asked == Some(Answer::Error) {
-            library().look_for_end(fd);
+        match asked {
+            // The kernel would receive to addresses of this process, not of the client.
+            Some(Answer::Home) => return Err(Errno::NOPROTOOPT),
+            Some(Answer::Error) => library().look_for_end(fd),
+            _ => {}
         }
         let mut kernel = || get(fd, (level, name), &mut value, &mut len);
         let engine = match asked {
@@ -86,7 +89,7 @@ impl Socket {
 /// Lays the engine's answer over the kernel's.
 fn overlay(asked: Answer, known: &EngineAnswers, value: &mut [u8]) {
     match asked {
-        Answer::Error => {}
+        Answer::Error | Answer::Home => {}
         Answer::Keepalive => put(value, known.keepalive.into()),
         Answer::QuickAck => known.quickack.into_iter().for_each(|on| put(value, on.into())),
         Answer::SegmentSize => {

@@ -34,7 +34,7 @@ pub struct Library {
     /// Counts forks and the like: a descriptor made before the last one may have a second holder.
     pub(crate) fork_epoch: AtomicU32,
     /// Counts the children that are being made now ([`Library::child_begins`]), for each kind of
-    /// [`Inherited`].
+    /// [`Inherited`](crate::moves::fork::Inherited).
     pub(crate) children_coming: [AtomicU32; 2],
     /// Counts duplications of descriptions that may have had several numbers before: an offer made
     /// earlier may not know all numbers.
