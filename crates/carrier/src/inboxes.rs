@@ -2,6 +2,7 @@
 //!
 //! Not here: the sessions of an inbox's slots (`carrier`).
 
+use rustix::event::EventfdFlags;
 use rustix::fd::OwnedFd;
 use sojourn_ipc::rt::Descriptor;
 use sojourn_session::InboxT;
@@ -37,7 +38,10 @@ impl Inboxes {
         };
         let segment = Segment::accept(own(&named.memory)?, Inbox::LEN).ok()?;
         let mapping = segment.map(Access::ReadWrite).ok()?;
-        let inbox = Arc::new(Inbox::new(mapping, own(&named.ready)?, own(&named.attention)?)?);
+        let inbox = Inbox::new(mapping, own(&named.ready)?, own(&named.attention)?)?;
+        // The carrier's own, of which programs are the peers.
+        let inbox = if inbox.is_apart() { inbox.posts_by(waker()?).ok()? } else { inbox };
+        let inbox = Arc::new(inbox);
         let descriptors = [&named.memory, &named.ready, &named.attention].map(Descriptor::clone);
         self.0.insert(named.id, SharedInbox { inbox: Arc::clone(&inbox), descriptors, uses: 1 });
         Some((inbox, true))
@@ -61,4 +65,8 @@ impl Inboxes {
     pub(crate) fn all(&self) -> impl Iterator<Item = (u64, &Arc<Inbox>)> {
         self.0.iter().map(|(id, known)| (*id, &known.inbox))
     }
+}
+
+fn waker() -> Option<OwnedFd> {
+    rustix::event::eventfd(1, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()
 }

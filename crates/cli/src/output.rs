@@ -10,7 +10,13 @@ use std::io::Write as _;
 /// Prints one line on standard error, with this program's name.
 pub(crate) fn note(text: &str) {
     // One write(2) keeps the line whole among the lines of other programs.
-    let _ = std::io::stderr().write_all(format!("sojourn: {text}\n").as_bytes());
+    let _ = std::io::stderr().write_all(noted(text).as_bytes());
+}
+
+/// Returns the lines of a note. Names of programs and files may be in it.
+fn noted(text: &str) -> String {
+    let lines: Vec<String> = text.lines().map(printable).collect();
+    format!("sojourn: {}\n", lines.join("\n"))
 }
 
 /// Prints a result on standard output.
@@ -21,9 +27,22 @@ pub(crate) fn print(text: &str) -> Result<()> {
 
 /// Prints a result as indented JSON.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<()> {
-    let mut text = serde_json::to_string_pretty(value).context("cannot make JSON")?;
-    text.push('\n');
-    print(&text)
+    print(&json(value)?)
+}
+
+/// Formats a value as indented JSON. All control characters are escaped, also those that JSON
+/// allows in strings: a terminal may obey them.
+pub(crate) fn json(value: &impl Serialize) -> Result<String> {
+    let text = serde_json::to_string_pretty(value).context("cannot make JSON")?;
+    let mut escaped = String::with_capacity(text.len() + 1);
+    for one in text.chars() {
+        match one {
+            '\u{7f}'..='\u{9f}' => escaped.push_str(&format!("\\u{:04x}", u32::from(one))),
+            _ => escaped.push(one),
+        }
+    }
+    escaped.push('\n');
+    Ok(escaped)
 }
 
 /// Rows of text in columns.
@@ -117,9 +136,16 @@ fn shortened(text: &str, at_most: usize) -> String {
     ends.concat().into_iter().collect()
 }
 
-/// Replaces control characters: names come from other programs and must not control the terminal.
+/// Replaces control characters: names come from other programs and must not control the terminal,
+/// nor turn round what stands beside them.
 pub(crate) fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+    text.chars().map(|c| if c.is_control() || directs(c) { '?' } else { c }).collect()
+}
+
+/// Returns true for characters that break lines or change the direction of text (Unicode,
+/// `Bidi_Control` and the separators of lines and paragraphs).
+fn directs(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Formats a duration (ms).
@@ -154,6 +180,15 @@ mod tests {
         table.row(vec!["a\u{1b}[31m".into(), "1".into(), "x".into()]);
         table.row(vec!["été".into(), "1000".into(), String::new()]);
         assert_eq!(table.text(), "NAME    BYTES  END\na?[31m      1  x\nété      1000\n");
+    }
+
+    #[test]
+    fn names_control_no_terminal_in_notes_and_json_either() {
+        let name = "a\u{1b}]0;x\u{7}\u{9b}2J\u{7f}\u{202e}b";
+        assert_eq!(noted(&format!("{name}\nc")), "sojourn: a?]0;x??2J??b\nc\n");
+        let text = json(&[name]).unwrap();
+        assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
+        assert_eq!(serde_json::from_str::<Vec<String>>(&text).unwrap(), [name]);
     }
 
     #[test]

@@ -2,14 +2,15 @@
 //! changes.
 //!
 //! Rules and policies are read when they have changed: nfnetlink, xfrm and rtnetlink tell. Nobody
-//! tells of the older tables of iptables and of control groups' programs, so they are read again
-//! every [`RESURVEY_US`]. Not here: their meaning for a session (`ruleset`, `tables`, `policies`,
-//! `cgroups`, `traffic`, `modules`).
+//! tells of the older tables of iptables, of control groups' programs and of those attached by
+//! link, so they are read again every [`RESURVEY_US`]. Not here: their meaning for a session
+//! (`ruleset`, `tables`, `policies`, `cgroups`, `traffic`, `linked`, `modules`).
 
 #![allow(unsafe_code, reason = "the socket options of iptables, which rustix does not have")]
 
 use crate::cgroups::ControlGroups;
 use crate::dumps;
+use crate::linked::LinkedPrograms;
 use crate::modules::Modules;
 use crate::netlink::{Question, drain, dump, socket};
 use crate::policies::Policies;
@@ -47,6 +48,7 @@ pub struct Firewall {
     policies: Result<Policies, Errno>,
     tables: Vec<Table>,
     groups: ControlGroups,
+    linked: LinkedPrograms,
     modules: Modules,
 }
 
@@ -60,7 +62,8 @@ impl Firewall {
         let changes = [netfilter, xfrm, traffic].into_iter().filter_map(Result::ok).collect();
         let groups = ControlGroups::new();
         let (rules, policies, tables) = (rules(), policies(), tables());
-        Self { changes, rules, policies, tables, groups, modules: Modules::read() }
+        let (linked, modules) = (LinkedPrograms::read(), Modules::read());
+        Self { changes, rules, policies, tables, groups, linked, modules }
     }
 
     /// Returns the sockets that are readable when something may have changed.
@@ -86,7 +89,9 @@ impl Firewall {
             && now.iter().zip(&self.tables).all(|(now, before)| now.is_same(before));
         self.tables = now;
         let modules = core::mem::replace(&mut self.modules, Modules::read());
-        self.groups.resurvey() || !is_same || modules != self.modules
+        // Both look, whatever the other finds.
+        let by_programs = [self.groups.resurvey(), self.linked.resurvey()].contains(&true);
+        by_programs || !is_same || modules != self.modules
     }
 
     /// Returns true if no rule, table, policy or security module could say something about any
@@ -123,11 +128,12 @@ impl Firewall {
         self.modules.concerning(marks)
     }
 
-    /// Returns the program or filter of the session's own control group or interface that could say
-    /// something about its packets. The kernel is asked each time.
+    /// Returns the program or filter of the session's own control group, interface or hooks that
+    /// could say something about its packets. The kernel is asked each time.
     #[must_use]
     pub fn program_concerning(&mut self, session: &Session) -> Option<String> {
-        self.groups.concerning(session).or_else(|| traffic::concerning(session))
+        let by_group = self.groups.concerning(session).or_else(|| traffic::concerning(session));
+        by_group.or_else(|| self.linked.concerning(session))
     }
 }
 

@@ -5,7 +5,7 @@
 //! delegates a session, and again when rules change; an answer names the hook. A rule that this
 //! crate does not understand counts as one that could affect the packets. Bytes are parsed without
 //! I/O (`ruleset`, `sets`, `rule`, `policies`, `tables`, `entry`, `xtables`); `kernel`, `dumps`,
-//! `cgroups` and `traffic` read them. Not here: the decision about the session.
+//! `cgroups`, `traffic` and `linked` read them. Not here: the decision about the session.
 //!
 //! Read `session`, then `chains` and `ruleset`.
 
@@ -19,6 +19,7 @@ mod family;
 #[doc(hidden)]
 pub mod fuzz;
 mod kernel;
+mod linked;
 mod modules;
 mod netlink;
 mod packets;

@@ -51,9 +51,9 @@ pub trait Host: Sync + core::fmt::Debug {
     fn wait_ends(&self);
     /// Tells which handlers ran since [`Host::wait_begins`].
     fn interrupt(&self) -> Interrupt;
-    /// Sleeps on a futex as [`futex::wait`] does; also ends, or does not begin, if a handler ran
-    /// since [`Host::wait_begins`]. The kernel by itself restarts a wait without a time limit after
-    /// a handler with `SA_RESTART` (signal(7)).
+    /// Sleeps on a futex as [`futex::wait`] does; also ends, or does not begin, if a handler has
+    /// run since [`Host::wait_begins`]. The kernel by itself restarts a wait without a time limit
+    /// after a handler with `SA_RESTART` (signal(7)).
     fn futex_wait(&self, word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Woken {
         futex::wait(word, expected, timeout)
     }

@@ -55,6 +55,21 @@ pub fn say(level: Level, what: Arguments<'_>) {
     };
     // In one piece, so that lines of several threads do not mix. If nobody reads the line, there is
     // nobody to tell that either.
-    let line = format!("sojournd: {word}: {what}\n");
-    let _ = std::io::stderr().write_all(line.as_bytes());
+    let _ = std::io::stderr().write_all(line_of(word, &what.to_string()).as_bytes());
+}
+
+/// Returns one line. Names that clients give may be in it: they begin no other line, and do not
+/// control the terminal.
+fn line_of(word: &str, what: &str) -> String {
+    let what: String = what.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+    format!("sojournd: {word}: {what}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_message_is_one_line() {
+        let line = super::line_of("info", "a\nsojournd: error: b\u{1b}[2J");
+        assert_eq!(line, "sojournd: info: a?sojournd: error: b?[2J\n");
+    }
 }

@@ -1,19 +1,23 @@
 //! The memory and descriptors that the server makes for the two sides of a stream.
 //!
-//! None of the memory is mapped here: the server keeps descriptors, to give them out and to read
-//! the counters of bytes. Not here: the layout (`sojourn-stream`).
+//! The server keeps descriptors of the memory, to give them out and to read the counters of bytes.
+//! Reading does not wait for anybody. Writing by a call would wait for the file's lock, which a
+//! client holds as long as it likes (it writes to the file itself, from a page that does not come):
+//! so memory is mapped to be written, for that moment. Not here: the layout (`sojourn-stream`).
 
-use crate::registry::SharedMemory;
+use crate::registry::{InboxDescriptors, SharedMemory};
+use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 use sojourn_ipc::rt::Descriptor;
 use sojourn_pump::Counts;
 use sojourn_pump::figures::Figures;
-use sojourn_shm::{Access, Segment, fault};
+use sojourn_shm::{Access, Mapping, Segment, fault};
 use sojourn_stream::{
     CONTROL_BYTES, Inbox, LayerTimes, Layout, TIMES_WISH_AT, figures_in_header, ledger_in_header,
     times_in_header, totals_in_header,
 };
 use std::os::fd::AsRawFd;
+use std::sync::atomic::Ordering;
 
 /// Slots of an inbox.
 pub const SLOTS: u32 = Inbox::SLOTS;
@@ -32,8 +36,15 @@ impl SharedMemory for Memory {
         made
     }
 
-    fn inbox(&mut self) -> Option<[Descriptor; 3]> {
-        Some([segment("sojourn-inbox", Inbox::LEN)?, event()?, event()?])
+    fn inbox(&mut self, is_apart: bool) -> Option<InboxDescriptors> {
+        let memory = segment("sojourn-inbox", Inbox::LEN)?;
+        let (ready, attention) = (event()?, event()?);
+        let peer = [memory.clone(), ready.clone(), attention.clone()];
+        let owner = match is_apart {
+            false => peer.clone(),
+            true => [memory, watch(&ready)?, watch(&attention)?],
+        };
+        Some(InboxDescriptors { owner, peer })
     }
 
     fn totals(&self, region: &Descriptor) -> [u64; 2] {
@@ -51,7 +62,8 @@ impl SharedMemory for Memory {
 
     fn times(&self, region: &Descriptor, until_s: u32) -> Option<LayerTimes> {
         // The word is the session's program's to read; nothing of the server's depends on it.
-        rustix::io::pwrite(region.as_fd()?, &until_s.to_ne_bytes(), TIMES_WISH_AT).ok()?;
+        let page = Mapping::new(region.as_fd()?, CONTROL_BYTES, Access::ReadWrite).ok()?;
+        page.word32(TIMES_WISH_AT)?.store(until_s, Ordering::Relaxed);
         times_in_header(&header(region)?)
     }
 }
@@ -75,4 +87,12 @@ fn segment(name: &str, len: usize) -> Option<Descriptor> {
 
 fn event() -> Option<Descriptor> {
     eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok().map(Descriptor::from)
+}
+
+/// Makes an epoll set that hears each write to an event (`sojourn_stream::Inbox`).
+fn watch(event: &Descriptor) -> Option<Descriptor> {
+    let set = epoll::create(epoll::CreateFlags::CLOEXEC).ok()?;
+    epoll::add(&set, event.as_fd()?, EventData::new_u64(0), EventFlags::IN | EventFlags::ET)
+        .ok()?;
+    Some(Descriptor::from(set))
 }

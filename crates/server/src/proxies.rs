@@ -24,6 +24,12 @@ const USERS_MAX: usize = 1024;
 /// objects in their queues.
 const STRANDED_MAX: usize = 1024;
 
+/// Bytes of what waits for a client that does not read, of which the kernel takes twice as many,
+/// its own needs among them: some ten packets. The descriptors beside them count for the server's
+/// user and against the server's limit of open files (`too_many_unix_fds`), and beyond that nobody
+/// is sent any.
+const UNREAD_MAX: usize = 4096;
+
 /// A proxy in use: its control socket, and whether it still answers.
 #[derive(Debug)]
 struct Proxy {
@@ -107,6 +113,12 @@ fn has_ended(process: &OwnedFd) -> bool {
     poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&now)) != Ok(0)
 }
 
+/// Limits what waits for a client that does not read.
+fn limit_unread(socket: &OwnedFd) {
+    // It never fails for a size (socket(7)).
+    let _ = rustix::net::sockopt::set_socket_send_buffer_size(socket, UNREAD_MAX);
+}
+
 fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
@@ -114,6 +126,7 @@ fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
 
 impl proxy::Proxies for Proxies {
     fn share(&self, socket: OwnedFd, uid: u32) -> Option<ClientSocket> {
+        limit_unread(&socket);
         let Users { by_uid, stranded } = &mut *self.lock();
         let is_known = by_uid.contains_key(&uid);
         let mut made = Err(Errno::BUSY);
@@ -136,5 +149,25 @@ impl proxy::Proxies for Proxies {
                 None
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All clients of a server that may have 524,288 open files (`systemd/sojournd.service`) are
+    /// 4096, and a join has 8 descriptors.
+    #[test]
+    fn clients_that_do_not_read_keep_few_descriptors_under_way() {
+        let (ours, _client) = pair().unwrap();
+        limit_unread(&ours);
+        let packet = [0; 40];
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let fds = [file.as_fd(); 8];
+        let send = || ancillary::send(&ours, &[IoSlice::new(&packet)], &fds);
+        let sent = (0..1000).take_while(|_| send().is_ok()).count();
+        assert!((4..=16).contains(&sent), "{sent}");
+        assert_eq!(send(), Err(Errno::AGAIN));
     }
 }

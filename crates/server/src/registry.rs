@@ -37,6 +37,7 @@ mod tests;
 
 pub use delivery::{CarrierMessage, Delivery, InboxOut, JoinOut};
 pub use end::{EndId, Identity, StreamSide};
+pub use inbox::InboxDescriptors;
 pub use process::ProcessInfo;
 
 use crate::holders::Object;
@@ -112,8 +113,9 @@ pub enum CallError {
 pub trait SharedMemory {
     /// Makes a sealed region for rings of these sizes.
     fn region(&mut self, ring_bytes: [u32; 2]) -> Option<Descriptor>;
-    /// Makes an inbox: memory, ready event, attention event.
-    fn inbox(&mut self) -> Option<[Descriptor; 3]>;
+    /// Makes an inbox. If the owner `is_apart`, of another user than the peers, neither has
+    /// anything by which it could hold up the other.
+    fn inbox(&mut self, is_apart: bool) -> Option<InboxDescriptors>;
     /// Returns the bytes written in each direction so far, by the sides' word.
     fn totals(&self, region: &Descriptor) -> [u64; 2];
     /// Returns the traffic of a UDP socket's session that has gone past the kernel, by its

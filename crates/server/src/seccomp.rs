@@ -61,7 +61,7 @@ const LINES: [i64; 26] = [
 
 /// The front's calls: clients, their memory and events. It opens no file and makes no socket but
 /// pairs.
-const FRONT: [i64; 21] = [
+const FRONT: [i64; 20] = [
     libc::SYS_accept4,
     libc::SYS_clock_nanosleep,
     libc::SYS_eventfd2,
@@ -76,7 +76,6 @@ const FRONT: [i64; 21] = [
     libc::SYS_pidfd_open,
     libc::SYS_pread64,
     libc::SYS_prlimit64,
-    libc::SYS_pwrite64,
     libc::SYS_readlinkat,
     libc::SYS_fallocate,
     libc::SYS_setsockopt,

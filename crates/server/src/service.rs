@@ -7,6 +7,7 @@
 //! (`run`).
 
 mod admin;
+mod allowance;
 pub(crate) mod carry;
 mod ends;
 mod inspector;
@@ -25,6 +26,7 @@ use crate::notifier::Notifier;
 use crate::prober::Prober;
 use crate::protocols::Protocols;
 use crate::registry::{CallError, Registry};
+use allowance::Allowance;
 use inspector::Inspector;
 use rustix::io::Errno;
 use sojourn_carrier::CommandSender;
@@ -74,6 +76,8 @@ pub struct Sojournd {
     asks_for_packets: bool,
     /// The processes behind connected clients, until they say hello.
     peers: Mutex<HashMap<ClientId, Result<OwnedFd, Errno>>>,
+    /// The time that administrators' lists have taken.
+    lists: Mutex<Allowance>,
     stop: AtomicU8,
     /// The way to the carrier for sockets whose peers are on other hosts, if there is a carrier.
     commands: OnceLock<Mutex<CommandSender>>,

@@ -6,6 +6,8 @@ mod common;
 
 use common::{Folder, Program, Server, be_fake, hold, until};
 use rustix::fd::AsFd;
+use sojourn_server::memory::Memory;
+use sojourn_server::registry::SharedMemory;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -73,6 +75,23 @@ fn who_holds_what_it_offers_holds_up_itself_only() {
     assert_serves(&folder.server(), HOSTILE);
     assert_can_be_killed(server, &folder);
     drop(hostile);
+}
+
+/// A stream's memory is a file, whose lock its programs can hold.
+#[test]
+fn the_server_does_not_wait_for_the_lock_of_a_streams_memory() {
+    let region = Memory.region([16 << 10; 2]).unwrap();
+    let file = region.as_fd().unwrap().try_clone_to_owned().unwrap();
+    let Some(faults) = hold::faults() else { return };
+    assert!(hold::hold(faults, file));
+    let (done, heard) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let (totals, times) = (Memory.totals(&region), Memory.times(&region, 5));
+        let _ = done.send((totals, times.map(|times| times.sent)));
+    });
+    // A thread that waits for the lock cannot be ended: the test would not end by itself either.
+    let answer = heard.recv_timeout(Duration::from_secs(10));
+    assert_eq!(answer, Ok(([0; 2], Some(0))), "it waits");
 }
 
 #[test]

@@ -163,6 +163,25 @@ fn who_connected_and_has_ended_says_no_hello() {
     assert_eq!(error.status() as i32, sojourn_session::FAULT_ARGUMENT);
 }
 
+/// Whoever has an event descriptor can fill it and let writes to it wait.
+#[test]
+fn no_owner_of_an_inbox_holds_up_peers_of_another_user() {
+    if !can_be_others() {
+        return;
+    }
+    let address = open_address("fill");
+    let _server = Server::start(&address, &["--system"]);
+    let [hostile, honest] = USERS.map(|user| Program::start_as(Some(user), &address));
+    assert!(hostile.hello() && honest.hello());
+    let (first, second) = UnixStream::pair().unwrap();
+    assert!(hostile.offer(1, first, true));
+    assert!(honest.offer(1, second, false), "its holders are counted");
+    assert_eq!(hostile.joined().stream, honest.joined().stream);
+    assert_eq!(hostile.tell("fill 1", None), ["false", "false"]);
+    assert_eq!(honest.tell("ring 1 peer", None), ["ok"]);
+    assert_eq!(hostile.tell("rung 1", None), ["true"], "it hears the ring all the same");
+}
+
 #[test]
 fn of_servers_that_begin_at_once_one_serves() {
     let folder = Folder::new();

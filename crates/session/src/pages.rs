@@ -3,9 +3,15 @@
 //! An entry that comes into being while pages are read may be in the list or not. No entry is in
 //! the list twice.
 
-use crate::{AdminClient, ConnectionInfoT, RefusedInfoT, SessionInfoT};
+use crate::{AdminClient, ConnectionInfoT, FAULT_RESOURCES, RefusedInfoT, SessionInfoT};
 use core::cmp::Reverse;
+use core::time::Duration;
 use sojourn_ipc::CallError;
+
+/// The pause after a refused page: the server gives each user a share of each second for lists.
+const PAUSE: Duration = Duration::from_millis(100);
+/// The most pauses of one list.
+const PAUSES_MAX: u32 = 100;
 
 /// Returns all rows of a list.
 ///
@@ -14,9 +20,16 @@ use sojourn_ipc::CallError;
 fn whole<R>(
     mut page: impl FnMut(u64) -> Result<(Option<Vec<R>>, u64), CallError>,
 ) -> Result<Vec<R>, CallError> {
-    let (mut all, mut after) = (Vec::new(), 0);
+    let (mut all, mut after, mut pauses) = (Vec::new(), 0, 0);
     loop {
-        let (rows, last) = page(after)?;
+        let (rows, last) = match page(after) {
+            Err(error) if error.status() == FAULT_RESOURCES as u32 && pauses < PAUSES_MAX => {
+                pauses += 1;
+                std::thread::sleep(PAUSE);
+                continue;
+            }
+            page => page?,
+        };
         all.extend(rows.into_iter().flatten());
         after = last;
         if after == 0 {
@@ -63,4 +76,26 @@ pub fn connections(client: &mut AdminClient) -> Result<Vec<ConnectionInfoT>, Cal
 /// The error of the first call that fails.
 pub fn processes(client: &mut AdminClient) -> Result<Vec<u32>, CallError> {
     whole(|after| client.processes(after).map(|page| (page.pids, page.last)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sojourn_ipc::rt::Fault;
+
+    #[test]
+    fn a_list_goes_on_after_the_server_has_refused_a_page_for_now() {
+        let mut refusals = 2;
+        let list = whole(|after| match after {
+            7 if refusals > 0 => {
+                refusals -= 1;
+                Err(CallError::Fault(Fault(FAULT_RESOURCES as u32)))
+            }
+            7 => Ok((Some(vec![3]), 0)),
+            _ => Ok((Some(vec![1, 2]), 7)),
+        });
+        assert_eq!(list.unwrap(), [1, 2, 3]);
+        let gone = whole(|_| Err::<(Option<Vec<u8>>, u64), _>(CallError::Timeout));
+        assert!(matches!(gone, Err(CallError::Timeout)));
+    }
 }

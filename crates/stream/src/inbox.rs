@@ -3,7 +3,7 @@
 //! It has a bitmap of *ready* slots with the time of each post, a bitmap of slots that want
 //! *attention*, and an event descriptor for each bitmap. The owner's threads take the bits; peers
 //! post them. One type serves both, as both map the same region. Not here: the steps on the bitmaps
-//! (`bits`) and on the words of an event (`doorbell`).
+//! (`bits`) and on the words of an event (`doorbell`), and the descriptors (`event`).
 //!
 //! # Contract of the owner's threads
 //! Any number of them may sleep. [`Inbox::take_ready`] and [`Inbox::clear_event`] are for one
@@ -24,12 +24,12 @@
 use crate::arrivals::Arrivals;
 use crate::bits::{Bits, SLOTS};
 use crate::doorbell::{Doorbell, LocalSleepers};
+use crate::event::Event;
 use core::ptr::NonNull;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::{AsFd, BorrowedFd};
-use rustix::io::{Errno, IoSliceMut, ReadWriteFlags};
+use rustix::fd::{AsFd as _, BorrowedFd};
 use sojourn_shm::deadline::now_ns;
 use sojourn_shm::{Access, Mapping, MovableFd, fault};
+use std::sync::Arc;
 
 /// The shared memory of an inbox.
 #[repr(C)]
@@ -48,8 +48,8 @@ pub struct Inbox {
     _mapping: Mapping,
     region: NonNull<Region>,
     within: LocalSleepers,
-    ready: MovableFd,
-    attention: MovableFd,
+    ready: Event,
+    attention: Event,
 }
 
 // SAFETY: `region` points into the mapping, which the inbox owns and which any thread may use; it
@@ -65,19 +65,40 @@ impl Inbox {
     pub const LEN: usize = size_of::<Region>().next_multiple_of(4096);
 
     /// Makes a view of a region of [`Inbox::LEN`] bytes with its two event descriptors, which do
-    /// not block (`EFD_NONBLOCK`, eventfd(2)). Returns `None` if the mapping is too small or cannot
-    /// be written.
+    /// not block (`EFD_NONBLOCK`, eventfd(2)), or, for an owner of another user than the peers,
+    /// with epoll sets that watch them. Returns `None` if the mapping is too small or cannot be
+    /// written.
     pub fn new(
         mapping: Mapping,
         ready: impl Into<MovableFd>,
         attention: impl Into<MovableFd>,
     ) -> Option<Self> {
         let (ready, attention) = (ready.into(), attention.into());
+        let is_set = Event::is_set(&ready, &attention);
+        let (ready, attention) = (Event::new(ready, is_set), Event::new(attention, is_set));
         if mapping.len() < Self::LEN || mapping.access() != Access::ReadWrite {
             return None;
         }
         let region = NonNull::new(mapping.span(0, size_of::<Region>())?.as_ptr())?.cast();
         Some(Self { _mapping: mapping, region, within: LocalSleepers::default(), ready, attention })
+    }
+
+    /// Returns true if the peers are another user's: the events are epoll sets, and the owner can
+    /// post only after [`Inbox::posts_by`].
+    pub fn is_apart(&self) -> bool {
+        self.ready.is_watch()
+    }
+
+    /// Gives an inbox that [`Inbox::is_apart`] the descriptor by which its owner posts: an event
+    /// with a count, of which nothing is ever taken.
+    ///
+    /// # Errors
+    /// Those of epoll_ctl(2).
+    pub fn posts_by(mut self, waker: impl Into<MovableFd>) -> rustix::io::Result<Self> {
+        let waker = Arc::new(waker.into());
+        self.ready.ring_by(Arc::clone(&waker))?;
+        self.attention.ring_by(waker)?;
+        Ok(self)
     }
 
     fn region(&self) -> &Region {
@@ -97,7 +118,7 @@ impl Inbox {
         if rings {
             fault::point("stream.ringing");
             region.doorbell.rings_for(now_ns);
-            signal(&self.ready);
+            self.ready.ring();
         }
         rings
     }
@@ -108,7 +129,7 @@ impl Inbox {
         self.region().arrivals.note(slot, now_ns());
         self.region().ready.post(slot);
         self.region().doorbell.force();
-        signal(&self.ready);
+        self.ready.ring();
     }
 
     /// Marks `slot` as wanting attention, and tells the owner if that is news; called by a peer or
@@ -117,7 +138,7 @@ impl Inbox {
         let is_news = self.region().attention.post(slot);
         if is_news {
             fault::point("stream.attention");
-            signal(&self.attention);
+            self.attention.ring();
         }
         is_news
     }
@@ -155,7 +176,7 @@ impl Inbox {
     /// Takes the slots that want attention, after emptying the attention event; called by the
     /// owner.
     pub fn take_attention(&self, f: &mut dyn FnMut(u32)) {
-        drain(&self.attention);
+        self.attention.clear();
         self.region().attention.take(f);
     }
 
@@ -183,31 +204,11 @@ impl Inbox {
     /// Clears the ready event; called by a thread of the owner that has found no ready bit, under
     /// the lock under which bits are taken. If bits came meanwhile, the event is written again.
     pub fn clear_event(&self) {
-        drain(&self.ready);
+        self.ready.clear();
         let doorbell = &self.region().doorbell;
         doorbell.cleared();
         if self.has_ready() && doorbell.ring() {
-            signal(&self.ready);
-        }
-    }
-}
-
-/// Adds one to an event. The write does not block; a full event is readable anyhow.
-fn signal(event: &MovableFd) {
-    let _ = rustix::io::write(event, &1u64.to_ne_bytes());
-}
-
-/// Empties an event without blocking: everybody who has the event can change its flag `O_NONBLOCK`.
-fn drain(event: &MovableFd) {
-    let mut count = [0; 8];
-    let buf = &mut [IoSliceMut::new(&mut count)];
-    let done = rustix::io::preadv2(event, buf, u64::MAX, ReadWriteFlags::NOWAIT);
-    // The kernel's events do not know RWF_NOWAIT. Only the owner reads, so a count that a poll
-    // finds is still there.
-    if matches!(done, Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL)) {
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        if poll(&mut [PollFd::new(event, PollFlags::IN)], Some(&now)) == Ok(1) {
-            let _ = rustix::io::read(event, &mut [0; 8]);
+            self.ready.ring();
         }
     }
 }

@@ -99,8 +99,7 @@ pub fn figures_in_header(header: &[u8]) -> Option<[u32; FIGURES_WORDS]> {
 
 /// The place of the wish for times in a region (bytes from its beginning): a native 32-bit number,
 /// the second of the monotonic clock at which the wish ends; 0: there is none.
-pub const TIMES_WISH_AT: u64 =
-    (core::mem::offset_of!(Control, ledger) + Ledger::TIMES_OFFSETS[0]) as u64;
+pub const TIMES_WISH_AT: usize = core::mem::offset_of!(Control, ledger) + Ledger::TIMES_OFFSETS[0];
 
 /// Returns the times of a stream's layers, from a copy like that of [`totals_in_header`].
 ///

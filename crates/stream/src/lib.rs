@@ -24,6 +24,8 @@ mod sync;
 mod attention;
 #[cfg(not(loom))]
 mod cork;
+#[cfg(not(loom))]
+mod event;
 #[cfg(all(not(loom), any(debug_assertions, fuzzing)))]
 #[doc(hidden)]
 pub mod fuzz;

@@ -100,6 +100,8 @@ pub struct Stream {
     pub(crate) cork: AtomicU32,
     pub(crate) peer_inbox: Arc<Inbox>,
     pub(crate) peer_slot: u32,
+    /// Memory that is not needed for now goes back to the kernel.
+    pub(crate) gives_back: bool,
 }
 
 // SAFETY: `control` points into `mapping`, which lives as long as the stream and which any thread
@@ -137,6 +139,8 @@ impl Stream {
     ) -> Option<Self> {
         let mut stream = Self::new(mapping, layout, side, peer_inbox, peer_slot)?;
         stream.is_observer = true;
+        // The other process may be another user's: see `keeping_memory`.
+        stream.gives_back = false;
         stream.take_over();
         Some(stream)
     }
@@ -174,10 +178,19 @@ impl Stream {
             cork: AtomicU32::new(0),
             peer_inbox,
             peer_slot,
+            gives_back: true,
         };
         let near = stream.out_bytes().min(NEAR_MAX);
         stream.remember(Geometry { skew: 0, near, turn: None });
         Some(stream)
+    }
+
+    /// Keeps the region's memory as long as the stream, for a peer of another user: giving memory
+    /// back waits for the file's lock, which that user can hold as long as it likes. (It writes to
+    /// the file itself, from a page that does not come.)
+    #[must_use]
+    pub fn keeping_memory(self) -> Self {
+        Self { gives_back: false, ..self }
     }
 
     fn take_over(&self) {

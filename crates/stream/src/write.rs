@@ -125,6 +125,9 @@ impl Stream {
 
     /// Gives most of the far part's memory back to the kernel, as no bytes lie there any more.
     fn give_back(&self, tail: u64) {
+        if !self.gives_back {
+            return;
+        }
         let far = (self.out_bytes() - self.near_bytes()) as usize;
         let turn = self.writing.turn.load(Ordering::Relaxed);
         let touched = tail.saturating_sub(turn).min(far as u64) as usize;

@@ -132,6 +132,67 @@ fn an_event_that_blocks_holds_nobody_up() {
     assert!(!is_readable(owner.ready_fd()));
 }
 
+/// An owner of another user than its peers has nothing that can make them wait, and hears as much.
+#[test]
+fn an_owner_apart_hears_peers_and_itself_and_holds_up_nobody() {
+    let _guard = common::watchdog("an owner apart", 20);
+    let [owner, peer, counters] = apart();
+    assert!(owner.is_apart() && !peer.is_apart());
+    let full = (u64::MAX - 1).to_ne_bytes();
+    for event in [owner.ready_fd(), owner.attention_fd()] {
+        assert!(rustix::io::write(event, &full).is_err(), "an owner fills nothing");
+    }
+    for slot in [1, 2] {
+        owner.announce();
+        assert!(peer.post_ready(slot));
+        assert!(is_readable(owner.ready_fd()) && is_readable(owner.ready_fd()));
+        owner.withdraw();
+        assert_eq!(ready(&owner), [slot]);
+        owner.clear_event();
+        assert!(!is_readable(owner.ready_fd()));
+        peer.post_attention(slot);
+        assert!(is_readable(owner.attention_fd()) && !is_readable(owner.ready_fd()));
+        assert_eq!(attention(&owner), [slot]);
+        assert!(!is_readable(owner.attention_fd()));
+        owner.post_own(slot + 10);
+        assert!(is_readable(owner.ready_fd()));
+        assert_eq!(ready(&owner), [slot + 10]);
+        owner.clear_event();
+        assert!(!is_readable(owner.ready_fd()));
+        assert!(owner.post_attention(slot + 20) && is_readable(owner.attention_fd()));
+        assert_eq!(attention(&owner), [slot + 20]);
+    }
+    // Peers take the event's counts, and have its reader wait: the owner does not read it.
+    rustix::io::read(counters.ready_fd(), &mut [0; 8]).unwrap();
+    rustix::fs::fcntl_setfl(counters.ready_fd(), rustix::fs::OFlags::empty()).unwrap();
+    owner.clear_event();
+    owner.announce();
+    assert!(peer.post_ready(3) && is_readable(owner.ready_fd()));
+    assert_eq!(ready(&owner), [3]);
+}
+
+/// The owner's view of an inbox whose peers are another user's, a peer's, and that of one more.
+fn apart() -> [Inbox; 3] {
+    use rustix::event::epoll::{self, EventData, EventFlags};
+    let access = sojourn_shm::Access::ReadWrite;
+    let (segment, memory) = sojourn_shm::Segment::create("test", Inbox::LEN, access).unwrap();
+    let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
+    let events = [(); 2].map(|()| rustix::event::eventfd(0, flags).unwrap());
+    let [ready, attention] = events.each_ref().map(|event| {
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+        let once = EventFlags::IN | EventFlags::ET;
+        epoll::add(&set, event, EventData::new_u64(0), once).unwrap();
+        set
+    });
+    let owner = Inbox::new(memory, ready, attention).unwrap();
+    let owner = owner.posts_by(rustix::event::eventfd(1, flags).unwrap()).unwrap();
+    let peer = || {
+        let [ready, attention] = events.each_ref().map(|event| event.try_clone().unwrap());
+        Inbox::new(segment.map(access).unwrap(), ready, attention).unwrap()
+    };
+    [owner, peer(), peer()]
+}
+
 /// Returns the slots that want attention.
 fn attention(inbox: &Inbox) -> Vec<u32> {
     let mut slots = vec![];

@@ -4,10 +4,12 @@
 
 mod common;
 
-use common::pair;
+use common::{inbox, pair};
 use sojourn_shm::futex::Woken;
+use sojourn_shm::{Access, Segment};
 use sojourn_stream::{Bell, Layout, Stop, Stream};
 use std::io::{IoSlice, IoSliceMut};
+use std::sync::Arc;
 use std::time::Duration;
 
 #[test]
@@ -76,6 +78,29 @@ fn a_writer_that_turns_finds_room_behind_a_full_near_part() {
     assert_eq!(a.own_leftover(), Ok(13_000));
     assert_eq!(b.copy_unflushed(1000, &mut buf), 12_000);
     assert_eq!(buf[..12_000], bytes(written + 1000, 12_000));
+}
+
+/// Giving memory back waits for the lock of its file, which a peer of another user could hold.
+#[test]
+fn memory_goes_back_unless_the_peer_is_another_users() {
+    for keeps in [false, true] {
+        let layout = Layout::new([8 << 20, 0]).unwrap();
+        let (segment, memory) = Segment::create("test", layout.len(), Access::ReadWrite).unwrap();
+        let a = Stream::new(memory, layout, 0, Arc::clone(&inbox()[1]), 7).unwrap();
+        let a = if keeps { a.keeping_memory() } else { a };
+        let mapping = segment.map(Access::ReadWrite).unwrap();
+        let b = Stream::new(mapping, layout, 1, Arc::clone(&inbox()[1]), 7).unwrap();
+        a.set_near(4096);
+        a.use_ring();
+        let (sent, mut room) = (vec![1; 6 << 20], vec![0; 6 << 20]);
+        assert!(a.write(&[IoSlice::new(&sent[..4096])], 0) == Ok(4096) && a.turn());
+        assert_eq!(a.write(&[IoSlice::new(&sent)], 0), Ok(6 << 20));
+        while b.read(&mut [IoSliceMut::new(&mut room)], false) != Err(Stop::Empty) {}
+        let blocks = || rustix::fs::fstat(&segment).unwrap().st_blocks;
+        let before = blocks();
+        assert!(a.write(&[IoSlice::new(&[1])], 0) == Ok(1) && before >= (6 << 20) / 512);
+        assert_eq!(blocks() == before, keeps, "{before} {}", blocks());
+    }
 }
 
 #[test]

@@ -9,6 +9,8 @@ use crate::environment;
 use crate::output::span;
 use crate::server::Silent;
 use sojourn_session::Config;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -140,12 +142,14 @@ fn describe(mut client: Client) -> Item {
     }
 }
 
-/// Returns the version that the server's program prints. The program is run only if it belongs to
-/// this user or to root.
+/// Returns the version that the server's program prints. The program is run only if its process and
+/// its file belong to this user or to root.
 fn version(pid: u32, uid: u32) -> Option<String> {
-    // The listener's user, root or this one, comes from the kernel. If its process number has been
-    // reused, the name check below still applies to the new process.
-    if pid == 0 || (uid != 0 && uid != rustix::process::geteuid().as_raw()) {
+    // The listener's user, root or this one, comes from the kernel. Its process number may be
+    // another user's by now, who gives a program any name: so the file is opened once, checked, and
+    // run by that descriptor.
+    let user = rustix::process::geteuid().as_raw();
+    if pid == 0 || (uid != 0 && uid != user) {
         return None;
     }
     let program = format!("/proc/{pid}/exe");
@@ -154,7 +158,39 @@ fn version(pid: u32, uid: u32) -> Option<String> {
     if !name.file_name()?.to_string_lossy().starts_with("sojournd") {
         return None;
     }
+    let file = std::fs::File::open(program).ok()?;
+    if !is_trusted(&file.metadata().ok()?, user) {
+        return None;
+    }
+    let program = format!("/proc/self/fd/{}", file.as_raw_fd());
     let output = Command::new(program).arg("--version").stdin(Stdio::null()).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     (output.status.success() && !text.is_empty()).then_some(text)
+}
+
+/// Returns true if only root and `user` can have written a file.
+fn is_trusted(file: &std::fs::Metadata, user: u32) -> bool {
+    (file.uid() == 0 || file.uid() == user) && file.mode() & 0o022 == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inspect::tests::Scratch;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_program_that_others_can_have_written_is_not_run() {
+        let scratch = Scratch::new("version");
+        let path = scratch.path("sojournd");
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, "").unwrap();
+        let user = rustix::process::geteuid().as_raw();
+        let trusts = |mode, user| {
+            std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+            is_trusted(&std::fs::metadata(&path).unwrap(), user)
+        };
+        assert!(trusts(0o755, user) && !trusts(0o775, user) && !trusts(0o757, user));
+        assert_eq!(trusts(0o755, user + 1), user == 0, "root's and one's own only");
+    }
 }

@@ -51,8 +51,7 @@ impl<'o> TimeOutput<'o> {
     fn text(&self, sessions: &[&Session], taken: &Taken) -> Result<String> {
         if self.options.json {
             let report = Report::new(sessions, taken);
-            let text = serde_json::to_string_pretty(&report).context("cannot make JSON")?;
-            return Ok(text + "\n");
+            return crate::output::json(&report);
         }
         Ok(text(sessions, taken, self.options.sessions))
     }

@@ -322,7 +322,8 @@ mod tests {
             assert!(library.comes_a_holder_of(&[closed, open]));
             assert_eq!(library.comes_a_holder_of(&[closed]), inherited == Inherited::All);
             library.child_made(inherited);
-            // Offers that were prepared meanwhile fail; who holds what was opened is looked for.
+            // Offers that were prepared meanwhile fail, and what was opened meanwhile is looked
+            // for.
             assert_ne!(epoch(), during);
             assert!(!library.comes_a_holder_of(&[closed, open]));
         }

@@ -149,7 +149,10 @@ impl Registry {
             *count == 1
         });
         let descriptors = match self.inboxes.get(number) {
-            Some(inbox) if is_new => inbox.descriptors.clone(),
+            Some(inbox) if is_new => match role {
+                Role::Own => inbox.descriptors.owner.clone(),
+                Role::Peer => inbox.descriptors.peer.clone(),
+            },
             _ => Default::default(),
         };
         InboxOut { id: number, slot, descriptors }

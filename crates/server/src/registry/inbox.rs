@@ -11,13 +11,28 @@ use std::collections::HashMap;
 /// The owner of an inbox: process, set, and the user of the peers that ring there.
 type Owner = (ClientId, u32, u32);
 
+/// The descriptors of an inbox, by role: memory, ready event, attention event.
+#[derive(Clone, Debug)]
+pub struct InboxDescriptors {
+    /// The owner's.
+    pub owner: [Descriptor; 3],
+    /// Those of its peers.
+    pub peer: [Descriptor; 3],
+}
+
+/// The users of an inbox: its owner's, and its peers'.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct UserPair {
+    pub(super) user: u32,
+    pub(super) peers: u32,
+}
+
 #[derive(Debug)]
 pub(super) struct Inbox {
     owner: Owner,
     /// The user of the owner's process.
     user: u32,
-    /// Memory, ready, attention.
-    pub(super) descriptors: [Descriptor; 3],
+    pub(super) descriptors: InboxDescriptors,
     /// Slots that were used and are free again.
     free: Vec<u32>,
     /// Slots never used begin here.
@@ -58,7 +73,7 @@ impl Inboxes {
         owner: Owner,
         user: u32,
         number: u64,
-        descriptors: [Descriptor; 3],
+        descriptors: InboxDescriptors,
     ) {
         let inbox = Inbox { owner, user, descriptors, free: Vec::new(), fresh: 0 };
         self.by_number.insert(number, inbox);
@@ -69,8 +84,8 @@ impl Inboxes {
         self.by_number.get(&number)
     }
 
-    /// Returns a slot. If the inbox is gone with it, returns its owner's user.
-    pub(super) fn free(&mut self, number: u64, slot: u32) -> Option<u32> {
+    /// Returns a slot. If the inbox is gone with it, returns its users.
+    pub(super) fn free(&mut self, number: u64, slot: u32) -> Option<UserPair> {
         let inbox = self.by_number.get_mut(&number)?;
         inbox.free.push(slot);
         if inbox.free.len() < inbox.fresh as usize {
@@ -84,7 +99,7 @@ impl Inboxes {
                 self.by_owner.remove(&owner);
             }
         }
-        Some(user)
+        Some(UserPair { user, peers: owner.2 })
     }
 
     #[cfg(test)]

@@ -4,7 +4,7 @@
 
 use super::delivery::Event;
 use super::end::{End, EndId, Identity, State};
-use super::processes::{OF_INBOX, OF_STREAM, each_once};
+use super::processes::{OF_STREAM, each_once, of_inbox};
 use super::{
     CARRIER, CallError, OfferArguments, Offered, RING_MAX, RING_MIN, RING_MOST, Registry,
     SharedMemory, Stream, ToCount,
@@ -295,8 +295,9 @@ impl Registry {
         let users = self.may_join(sides)?;
         let (kind, ring_bytes) = self.shape(sides).ok_or(ReasonT::Option)?;
         let region = memory.region(ring_bytes).ok_or(ReasonT::Resources)?;
-        let first = self.place(sides[0], users[1], memory).ok_or(ReasonT::Resources)?;
-        let Some(second) = self.place(sides[1], users[0], memory) else {
+        let ringers = [0, 1].map(|side| self.ringer(sides[side], users[side]));
+        let first = self.place(sides[0], ringers[1], memory).ok_or(ReasonT::Resources)?;
+        let Some(second) = self.place(sides[1], ringers[0], memory) else {
             self.free_slot(first.0, first.1);
             return Err(ReasonT::Resources);
         };
@@ -353,8 +354,9 @@ impl Registry {
         }
         // The most descriptors that the join may take: those if neither side has an inbox for it
         // yet.
-        let inboxes = if users[0] == users[1] { 2 } else { 1 };
-        let most = OF_STREAM + inboxes * OF_INBOX;
+        let is_apart = users[0] != users[1];
+        let inboxes = if is_apart { 1 } else { 2 };
+        let most = OF_STREAM + inboxes * of_inbox(is_apart);
         let is_beyond = |user: &u32| !self.descriptors.may_take(*user, most);
         if users.iter().any(is_beyond) { Err(ReasonT::Quota) } else { Ok(users) }
     }
@@ -375,6 +377,13 @@ impl Registry {
         Some((kind, [ring(0), if kind == KindT::Pipe { 0 } else { ring(1) }]))
     }
 
+    /// Returns the user whose processes ring for an end of that user's. Everybody's carrier rings
+    /// for programs of all users, none of which may hold it up.
+    fn ringer(&self, id: EndId, user: u32) -> u32 {
+        let is_everybodys = id.process == CARRIER && self.limits.serves_everybody;
+        if is_everybodys { self.limits.own_user } else { user }
+    }
+
     fn place(
         &mut self,
         id: EndId,
@@ -386,10 +395,11 @@ impl Registry {
             return Some(place);
         }
         let user = self.processes.get(&id.process)?.info.uid;
-        let descriptors = memory.inbox()?;
+        let is_apart = user != peers_user;
+        let descriptors = memory.inbox(is_apart)?;
         let number = self.fresh();
         self.inboxes.add(owner, user, number, descriptors);
-        self.descriptors.take(user, OF_INBOX);
+        self.descriptors.take(user, of_inbox(is_apart));
         self.inboxes.place(owner)
     }
 }

@@ -4,6 +4,7 @@
 
 use super::delivery::Event;
 use super::end::{End, EndId, Identity, State};
+use super::inbox::UserPair;
 use super::process::{Process, ProcessInfo, Refused, Role};
 use super::{CARRIER, CallError, Registry, SharedMemory};
 use crate::key::Key;
@@ -16,9 +17,16 @@ use std::collections::{HashMap, VecDeque};
 /// doorbell.
 const OF_PROCESS: usize = 4;
 /// Descriptors of an inbox: memory and two events.
-pub(super) const OF_INBOX: usize = 3;
+const OF_INBOX: usize = 3;
+/// Further ones of an owner of another user than its peers: two sets (`SharedMemory::inbox`).
+const OF_INBOX_APART: usize = 2;
 /// Descriptors of a stream that count for each of its users: its region.
 pub(super) const OF_STREAM: usize = 1;
+
+/// Returns the number of descriptors of an inbox.
+pub(super) fn of_inbox(is_apart: bool) -> usize {
+    if is_apart { OF_INBOX + OF_INBOX_APART } else { OF_INBOX }
+}
 
 impl Registry {
     /// Sets the user of a process that runs as another user now than when it connected.
@@ -241,8 +249,8 @@ impl Registry {
     }
 
     pub(super) fn free_slot(&mut self, inbox: u64, slot: u32) {
-        if let Some(user) = self.inboxes.free(inbox, slot) {
-            self.descriptors.give_back(user, OF_INBOX);
+        if let Some(UserPair { user, peers }) = self.inboxes.free(inbox, slot) {
+            self.descriptors.give_back(user, of_inbox(user != peers));
         }
     }
 

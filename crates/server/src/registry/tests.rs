@@ -37,9 +37,11 @@ impl SharedMemory for Fake {
         take(&mut self.regions)
     }
 
-    fn inbox(&mut self) -> Option<[Descriptor; 3]> {
+    fn inbox(&mut self, _: bool) -> Option<InboxDescriptors> {
         *self.made.lock().unwrap() += 1;
-        take(&mut self.inboxes).map(|one| [one.clone(), one.clone(), one])
+        let three = |one: Descriptor| [one.clone(), one.clone(), one];
+        let peer = take(&mut self.inboxes).map(three)?;
+        Some(InboxDescriptors { owner: peer.clone(), peer })
     }
 
     fn totals(&self, region: &Descriptor) -> [u64; 2] {

@@ -209,12 +209,9 @@ impl Registry {
     ) -> Option<LayerTimes> {
         let stream = self.streams.get(&number)?;
         let is_allowed = uid == 0 || stream.users.contains(&uid);
-        let mut ends = self.processes.values().flat_map(|process| process.ends.values());
-        let is_carried = ends.any(|end| {
-            matches!(end.state, State::Joined { stream, .. } if stream == number)
-                && end.identity.key.is_carried()
-                && end.identity.kind == KindT::Tcp
-        });
+        let mut ends = stream.sides.iter().flatten().filter_map(|id| self.end(*id));
+        let is_carried =
+            ends.any(|end| end.identity.key.is_carried() && end.identity.kind == KindT::Tcp);
         if !is_allowed || !is_carried {
             return None;
         }

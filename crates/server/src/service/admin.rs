@@ -5,14 +5,17 @@
 
 use super::{Sojournd, State, Stop, fault};
 use crate::memory::Memory;
+use crate::registry::Registry;
 use sojourn_ipc::rt::{Caller, Fault};
 use sojourn_session::{
     AdminConcernedOut, AdminConnectionsOut, AdminListOut, AdminProcessesOut, AdminRefusedOut,
-    AdminServer, AdminStatsOut, AdminStreamTimesOut, FAULT_NOT_ALLOWED, HomeT, ServerStatsT,
-    StreamNumber, TimesInfoT,
+    AdminServer, AdminStatsOut, AdminStreamTimesOut, FAULT_NOT_ALLOWED, FAULT_RESOURCES, HomeT,
+    ServerStatsT, StreamNumber, TimesInfoT,
 };
 use sojourn_stream::{Layer, LayerTimes};
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 /// How long a session may be timed for one question (s).
 const TIMED_MAX_S: u32 = 60;
@@ -29,16 +32,37 @@ impl Sojournd {
     }
 }
 
+impl Sojournd {
+    /// Makes a list for an administrator of that user.
+    ///
+    /// # Errors
+    /// [`FAULT_RESOURCES`]: the user has asked for so much already.
+    fn timed<T>(&self, uid: u32, list: impl FnOnce(&Registry) -> T) -> Result<T, Fault> {
+        let is_free = uid == 0 || uid == self.own_user;
+        let allowance = || self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        let begun = Instant::now();
+        if !is_free && !allowance().may_ask(uid, begun) {
+            return Err(fault(FAULT_RESOURCES));
+        }
+        let listed = list(&self.lock().registry);
+        if !is_free {
+            allowance().note(uid, begun, Instant::now());
+        }
+        Ok(listed)
+    }
+}
+
 impl AdminServer for Sojournd {
     fn list(&self, caller: &Caller, after: u64) -> Result<AdminListOut, Fault> {
         let from = (self.administrator(caller)?, after);
-        let (sessions, last) = self.lock().registry.list(from, self.now_ms(), &Memory);
+        let now_ms = self.now_ms();
+        let (sessions, last) = self.timed(from.0, |all| all.list(from, now_ms, &Memory))?;
         Ok(AdminListOut { last, count: sessions.len() as u32, sessions: Some(sessions) })
     }
 
-    fn stats(&self, _caller: &Caller) -> Result<AdminStatsOut, Fault> {
+    fn stats(&self, caller: &Caller) -> Result<AdminStatsOut, Fault> {
+        let bytes = self.timed(caller.credentials.uid, |all| all.bytes(&Memory))?;
         let state = self.lock();
-        let bytes = state.registry.bytes(&Memory);
         let (counters, processes, streams) = state.registry.counters();
         let returns = counters.returns.to_vec();
         let counters = ServerStatsT {
@@ -58,13 +82,14 @@ impl AdminServer for Sojournd {
 
     fn refused(&self, caller: &Caller, after: u64) -> Result<AdminRefusedOut, Fault> {
         let from = (self.administrator(caller)?, after);
-        let (refusals, last) = self.lock().registry.refused(from, self.now_ms());
+        let now_ms = self.now_ms();
+        let (refusals, last) = self.timed(from.0, |all| all.refused(from, now_ms))?;
         Ok(AdminRefusedOut { last, count: refusals.len() as u32, refusals: Some(refusals) })
     }
 
     fn connections(&self, caller: &Caller, after: u64) -> Result<AdminConnectionsOut, Fault> {
         let from = (self.administrator(caller)?, after);
-        let (connections, last) = self.lock().registry.connections(from, &Memory);
+        let (connections, last) = self.timed(from.0, |all| all.connections(from, &Memory))?;
         let count = connections.len() as u32;
         Ok(AdminConnectionsOut { last, count, connections: Some(connections) })
     }
@@ -103,7 +128,7 @@ impl AdminServer for Sojournd {
 
     fn processes(&self, caller: &Caller, after: u64) -> Result<AdminProcessesOut, Fault> {
         let from = (self.administrator(caller)?, after);
-        let (pids, last) = self.lock().registry.processes(from);
+        let (pids, last) = self.timed(from.0, |all| all.processes(from))?;
         Ok(AdminProcessesOut { last, count: pids.len() as u32, pids: Some(pids) })
     }
 

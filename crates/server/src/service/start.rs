@@ -102,6 +102,7 @@ impl Sojournd {
             is_public: rules.is_public,
             asks_for_packets: rules.asks_for_packets,
             peers: Mutex::default(),
+            lists: Mutex::default(),
             stop: AtomicU8::new(Stop::Not as u8),
             commands: OnceLock::new(),
             protocols: OnceLock::new(),

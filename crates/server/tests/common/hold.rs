@@ -1,5 +1,5 @@
-//! Holding the lock of a pipe for as long as one likes, as any program can: it writes from a page
-//! that does not come.
+//! Holding the lock of a pipe, or of a file of memory, for as long as one likes, as any program
+//! can: it writes from a page that does not come.
 //!
 //! Here it does not come because of userfaultfd(2); a page of a file in a file system in user space
 //! does the same.
@@ -33,8 +33,8 @@ pub(crate) fn faults() -> Option<OwnedFd> {
     file.ok().map(OwnedFd::from)
 }
 
-/// A thread of this process writes to that pipe until the process ends. True once it holds the
-/// pipe's lock.
+/// A thread of this process writes to that pipe (or file) until the process ends. True once it
+/// holds the pipe's lock.
 pub(crate) fn hold(faults: OwnedFd, pipe: OwnedFd) -> bool {
     static PIPE: AtomicI32 = AtomicI32::new(-1);
     let (page, faults) = page(&faults);

@@ -355,6 +355,7 @@ impl Fake {
             "pipes" => self.pipes(number(1)),
             "garbage" => self.garbage(number(1), number(2)),
             "hold" => self.hold(number(1), fd.unwrap()),
+            "hold-region" => self.hold_region(number(1), fd.unwrap()),
             "connect" => self.connect(),
             "offer-held" => self.offer_held(number(1), words[2] == "close"),
             "send-held" => self.send_held(number(1)),
@@ -372,6 +373,12 @@ impl Fake {
         self.ends.insert(local, reader);
         self.ends.insert(local + 1, writer);
         is_held.to_string()
+    }
+
+    /// Holds the lock of a stream's memory until this process ends.
+    fn hold_region(&mut self, local: u64, faults: OwnedFd) -> String {
+        let region = self.joins[&local].0.region.as_fd().unwrap();
+        hold::hold(faults, region.try_clone_to_owned().unwrap()).to_string()
     }
 
     /// Offers a session's end, and may close it when the server has it. How it went.
@@ -420,6 +427,16 @@ impl Fake {
                 let peer = if words[2] == "peer" { &join.peer } else { &join.own };
                 rustix::io::write(peer.ready.as_fd().unwrap(), &1u64.to_ne_bytes()).unwrap();
                 "ok".into()
+            }
+            // Has whoever writes to the events of the own inbox wait, if that can be.
+            "fill" => {
+                let own = &self.joins[&local].0.own;
+                let done = [&own.ready, &own.attention].map(|event| {
+                    let event = event.as_fd().unwrap();
+                    let _ = rustix::fs::fcntl_setfl(event, rustix::fs::OFlags::empty());
+                    rustix::io::write(event, &(u64::MAX - 1).to_ne_bytes()).is_ok()
+                });
+                format!("{} {}", done[0], done[1])
             }
             "rung" => {
                 let join = &self.joins[&local].0;
@@ -492,7 +509,8 @@ impl Fake {
                 Segment::accept(memory, sojourn_stream::Inbox::LEN).unwrap();
                 for event in [&inbox.ready, &inbox.attention] {
                     let flags = rustix::fs::fcntl_getfl(event.as_fd().unwrap()).unwrap();
-                    assert!(flags.contains(rustix::fs::OFlags::NONBLOCK));
+                    let is_set = name_of(event.as_fd().unwrap()).ends_with("[eventpoll]");
+                    assert!(is_set || flags.contains(rustix::fs::OFlags::NONBLOCK));
                 }
             }
             format!("{} {} {}", inbox.id, inbox.slot, !inbox.memory.is_none())
@@ -550,6 +568,12 @@ impl Fake {
         }
         "ok".into()
     }
+}
+
+/// Returns the name of a descriptor's object.
+fn name_of(fd: BorrowedFd<'_>) -> String {
+    let link = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&fd));
+    std::fs::read_link(link).unwrap().to_string_lossy().into_owned()
 }
 
 fn offer(local: u64, is_sole: bool) -> OfferT {

@@ -16,6 +16,7 @@ use crate::moves::offer::Offer;
 use crate::session::identity::InboxPlace;
 use core::sync::atomic::Ordering;
 use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use sojourn_session::{JoinT, LocalNumber, ReasonT, StreamNumber};
 use sojourn_shm::{Mapping, MovableFd, fault};
@@ -75,6 +76,9 @@ impl Thread {
             self.engine.has_within.store(true, Ordering::SeqCst);
         }
         let stream = join::view(join, region, Arc::clone(peer)).map_err(|_| ReasonT::Resources)?;
+        // Of a session with another host this process is both sides.
+        let is_shared = own_inbox.is_apart() && !join.is_carried;
+        let stream = if is_shared { stream.keeping_memory() } else { stream };
         // This process itself will run the engine of a session with another host, on the stream's
         // other side.
         let other = join
@@ -161,7 +165,7 @@ impl Thread {
 
     fn keep_own_inbox(&mut self, id: u64, memory: Option<(Mapping, u64)>, events: &mut Events) {
         let Some((memory, number)) = memory else { return };
-        match view(memory, events) {
+        match self.view_own(memory, events) {
             Some(inbox) => {
                 let known =
                     OwnInbox { number, inbox: Arc::new(inbox), slots: HashMap::new(), uses: 0 };
@@ -169,6 +173,18 @@ impl Thread {
             }
             None => drop(self.aside.call(|outside| outside.forget_inbox(number))),
         }
+    }
+
+    /// Opens an inbox of this process's own. Where its peers are another user's it needs one more
+    /// descriptor to post by.
+    fn view_own(&self, memory: Mapping, events: &mut Events) -> Option<Inbox> {
+        let inbox = view(memory, events)?;
+        if !inbox.is_apart() {
+            return Some(inbox);
+        }
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let waker = self.engine.own.make(true, || eventfd(1, flags)).ok()?;
+        inbox.posts_by(waker).ok()
     }
 
     fn keep_peer_inbox(&mut self, id: u64, memory: Option<Mapping>, events: &mut Events) {
