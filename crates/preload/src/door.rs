@@ -6,11 +6,11 @@
 //! call (`syscalls`), and programs whose calls are rewritten while they run (`own_calls`).
 
 use crate::guard::{has_started, is_inside, is_open};
-use crate::process::{self, ends_by_call};
+use crate::process::ends_by_call;
 use crate::raw::{self, Numbered};
 use crate::syscalls::{Dispatch, concerns, dispatch, forked, serve, served};
 use crate::trampoline::{Interposer, asks_first};
-use crate::{io, signals, stdio};
+use crate::{io, signals, stdio, vfork};
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_long};
 use core::mem::MaybeUninit;
@@ -81,8 +81,8 @@ impl Table {
             (&raw mut (*at).call).write_volatile(by_number);
             (&raw mut (*at).concerns).write_volatile(concerns);
             (&raw mut (*at).is_kernels).write_volatile(is_kernels);
-            (&raw mut (*at).vfork_begins).write_volatile(process::before_shared_child);
-            (&raw mut (*at).vfork_ends).write_volatile(process::shared_child_ended);
+            (&raw mut (*at).vfork_begins).write_volatile(vfork::before_shared_child);
+            (&raw mut (*at).vfork_ends).write_volatile(vfork::shared_child_ended);
             (&raw mut (*at).signal).write_volatile(signals::came_through_door);
             (&raw mut (*at).thread_ends).write_volatile(thread_ends_by_call);
         }

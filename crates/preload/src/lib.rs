@@ -89,6 +89,7 @@ mod unwinder;
 mod validated;
 mod variables;
 mod vectors;
+mod vfork;
 
 #[global_allocator]
 static HEAP: heap::Heap = heap::Heap;

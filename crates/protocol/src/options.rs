@@ -54,15 +54,14 @@ impl Socket {
         let mut len = size.min(LEN);
         let asked = sojourn_options::answer(option.level, option.number);
         match asked {
+            // The kernel would receive to addresses of this process, not of the client.
+            Some(Answer::Home) => return Err(Errno::NOPROTOOPT),
             Some(Answer::Error) => library().look_for_end(fd),
-            Some(Answer::Home) => library().option_changed(fd, SocketOption::Binding),
             _ => {}
         }
         let mut kernel = || get(fd, option, &mut value, &mut len);
         let engine = match asked {
-            Some(asked) if !matches!(asked, Answer::Error | Answer::Home) => {
-                library().ask_option(fd, &mut kernel)
-            }
+            Some(asked) if asked != Answer::Error => library().ask_option(fd, &mut kernel),
             _ => None,
         };
         let (result, known) = match engine {

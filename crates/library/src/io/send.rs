@@ -165,25 +165,10 @@ impl Session {
         waited
     }
 
-    /// Sends home a session of one host that has no room, if the program has limited the time for
-    /// which that may last (`TCP_USER_TIMEOUT`): the kernel ends the connection when it is over.
-    /// Returns true if the session was away.
-    #[cold]
-    fn leave_to_be_timed(&self) -> bool {
-        let is_timed = self.has_user_timeout.load(Ordering::Relaxed)
-            && self.local().is_some()
-            && self.tx_state.load(Ordering::SeqCst) == switch::RING
-            && !self.is_leaving();
-        if is_timed {
-            library().go_home_with_control(self.number());
-        }
-        is_timed
-    }
-
     /// Returns true if a freeze, not want of room, has cut a write short: the rest goes to the
     /// kernel.
     #[cold]
-    fn is_leaving(&self) -> bool {
+    pub(in crate::io) fn is_leaving(&self) -> bool {
         self.stream().is_some_and(|stream| stream.is_frozen())
     }
 

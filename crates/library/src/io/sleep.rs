@@ -9,7 +9,7 @@ use crate::host::epoll::bit;
 use crate::host::lock::lock;
 use crate::io::placement::Room;
 use crate::process::library::library;
-use crate::session::directions::{RxPhase, TxPhase};
+use crate::session::directions::{RxPhase, TxPhase, switch};
 use crate::session::transport::Transport;
 use crate::session::{Session, worth_waking_for};
 use core::cell::Cell;
@@ -54,6 +54,21 @@ enum Until {
 }
 
 impl Session {
+    /// Sends home a session of one host that has no room, if the program has limited the time for
+    /// which that may last (`TCP_USER_TIMEOUT`): the kernel ends the connection when it is over.
+    /// Returns true if the session was away.
+    #[cold]
+    pub(in crate::io) fn leave_to_be_timed(&self) -> bool {
+        let is_timed = self.has_user_timeout.load(Ordering::Relaxed)
+            && self.local().is_some()
+            && self.tx_state.load(Ordering::SeqCst) == switch::RING
+            && !self.is_leaving();
+        if is_timed {
+            library().go_home_with_control(self.number());
+        }
+        is_timed
+    }
+
     /// Waits until a look at the receiving side may find something, or bytes are in `room`.
     pub(crate) fn wait_readable(&self, deadline: Deadline, room: &Room<'_>) -> Waited {
         self.wait_until(Until::Switch, deadline, room)
