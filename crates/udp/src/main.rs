@@ -18,13 +18,9 @@ fn main() -> ExitCode {
         Ok(None) => serve(&flags),
         Err(error) => Err(error.into()),
     };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("sojourn-udpd: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    let Err(error) = done else { return ExitCode::SUCCESS };
+    eprintln!("sojourn-udpd: {error}");
+    ExitCode::FAILURE
 }
 
 /// Serves until the process is killed.

@@ -133,9 +133,7 @@ impl Udp {
 
 impl Drop for Udp {
     fn drop(&mut self) {
-        for port in self.ports.iter().filter_map(ArcSwapOption::load_full) {
-            port.network.close();
-        }
+        self.ports.iter().filter_map(ArcSwapOption::load_full).for_each(|one| one.network.close());
     }
 }
 
@@ -184,8 +182,7 @@ impl UdpServer for Udp {
 fn receive(port: &Port) {
     let mut datagram = Datagram::empty();
     while let Some(len) = port.network.receive(&mut datagram.bytes) {
-        let packet = packet::parse(&datagram.bytes[..len], port.local().port());
-        if let Some(parsed) = packet {
+        if let Some(parsed) = packet::parse(&datagram.bytes[..len], port.local().port()) {
             (datagram.from, datagram.payload) = (parsed.source, parsed.payload);
             port.arrive(&mut datagram);
         }
