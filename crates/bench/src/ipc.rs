@@ -105,6 +105,7 @@ fn settings(quick: bool) -> Result<Settings> {
             sizes: vec![0, 64, 4 << 10, 64 << 10],
             clients: vec![1, 4],
             processors: (last, first),
+            quick,
         }
     } else {
         Settings {
@@ -113,6 +114,7 @@ fn settings(quick: bool) -> Result<Settings> {
             sizes: sizes.to_vec(),
             clients: vec![1, 2, 4, 8, 16, 32, 64],
             processors: (last, first),
+            quick,
         }
     })
 }

@@ -168,6 +168,10 @@ fn main() -> Result<()> {
             write(&options, "local", &outcome)?;
             local::plot(&outcome, &options.path("local").with_extension(""))
         }
+        What::Net { options, choice } if choice.list => {
+            choice.print_rows(options.quick);
+            Ok(())
+        }
         What::Net { options, choice } => {
             let outcome = net::run(options.quick, &choice)?;
             write(&options, "net", &outcome)

@@ -56,12 +56,21 @@ pub(crate) struct Choice {
     rounds: Option<usize>,
     /// Prints the names of the rows and ends.
     #[arg(long)]
-    list: bool,
+    pub(crate) list: bool,
 }
 
 impl Choice {
     fn has(&self, name: &str) -> bool {
         self.row.is_empty() || self.row.iter().any(|part| name.contains(part.as_str()))
+    }
+
+    fn rows(&self, quick: bool) -> Vec<Box<dyn row::Row>> {
+        rows::all(quick).into_iter().filter(|row| self.has(&row.name())).collect()
+    }
+
+    /// Prints the names of the rows. Nothing is measured, and no file written.
+    pub(crate) fn print_rows(&self, quick: bool) {
+        self.rows(quick).iter().for_each(|row| println!("{}", row.name()));
     }
 
     fn has_way(&self, way: Stacks) -> bool {
@@ -105,12 +114,7 @@ pub(crate) fn run(quick: bool, choice: &Choice) -> Result<Outcome> {
         false => Settings { rounds: 7, turn_ms: 150, quick },
     };
     settings.rounds = choice.rounds.unwrap_or(settings.rounds);
-    let rows = rows::all(quick);
-    let rows: Vec<_> = rows.into_iter().filter(|row| choice.has(&row.name())).collect();
-    if choice.list {
-        rows.iter().for_each(|row| println!("{}", row.name()));
-        return Ok(Outcome { machine, settings, cells: Vec::new(), targets: Vec::new() });
-    }
+    let rows = choice.rows(quick);
     if quick && !sojourn_lab::net::is_possible() {
         // A quick run is a smoke test and has to succeed on a machine without the rights to make
         // hosts.

@@ -52,6 +52,7 @@ pub(super) fn measure(settings: &Settings) -> Result<Vec<CallCell>> {
         sizes: settings.sizes.clone(),
         clients: vec![1],
         processors: (last, first),
+        quick: settings.quick,
     };
     let mode = if first == last { Mode::BlockOne } else { Mode::SpinTwo };
     let mut rows: Vec<Box<dyn Row>> = Vec::new();

@@ -11,11 +11,13 @@ pub(crate) struct Settings {
     pub(crate) batch_ns: f64,
     /// Sizes of the argument of whole calls, in bytes.
     pub(crate) sizes: Vec<usize>,
+    /// True for a smoke test, whose figures mean nothing.
+    pub(crate) quick: bool,
 }
 
 pub(super) fn settings(quick: bool) -> Settings {
     if quick {
-        return Settings { rounds: 2, batch_ns: 100_000.0, sizes: vec![64, 4096, 65_536] };
+        return Settings { rounds: 2, batch_ns: 100_000.0, sizes: vec![64, 4096, 65_536], quick };
     }
     // From 16 B to 1 MiB, with a size half-way within each doubling around the crossover.
     let sizes = (4..=20).flat_map(|bits: u32| {
@@ -23,5 +25,5 @@ pub(super) fn settings(quick: bool) -> Settings {
         let half = (10..17).contains(&bits).then_some(whole + whole / 2);
         std::iter::once(whole).chain(half)
     });
-    Settings { rounds: 31, batch_ns: 3_000_000.0, sizes: sizes.collect() }
+    Settings { rounds: 31, batch_ns: 3_000_000.0, sizes: sizes.collect(), quick }
 }

@@ -27,6 +27,8 @@ pub(crate) struct Settings {
     pub(crate) clients: Vec<usize>,
     /// Processors of server and client; twice the same if the machine has only one.
     pub(crate) processors: (usize, usize),
+    /// True for a smoke test, whose figures mean nothing.
+    pub(crate) quick: bool,
 }
 
 impl Settings {
