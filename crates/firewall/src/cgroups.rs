@@ -7,9 +7,8 @@
 //! number without a folder counts as a group with programs. Not here: the programs themselves,
 //! which are not understood.
 
-#![allow(unsafe_code, reason = "bpf(2), which rustix does not have")]
-
 use crate::attributes::find;
+use crate::bpf::{self, Attachment};
 use crate::netlink::{Question, ask, dump};
 use crate::session::{Family, Session};
 use rustix::fd::{AsRawFd, OwnedFd};
@@ -30,8 +29,7 @@ const KNOWN_MAX: usize = 1024;
 /// `BPF_CGROUP_UDP4_SENDMSG`, `..6_SENDMSG`, `..4_RECVMSG` and `..6_RECVMSG`.
 const OF_ALL: [u32; 3] = [0, 1, 3];
 const OF_UDP: [u32; 4] = [14, 15, 19, 20];
-/// `BPF_PROG_QUERY`, and `BPF_F_QUERY_EFFECTIVE`: with the programs of the groups above.
-const PROG_QUERY: libc::c_int = 16;
+/// `BPF_F_QUERY_EFFECTIVE`: with the programs of the groups above.
 const EFFECTIVE: u32 = 1;
 /// `SOCK_DIAG_BY_FAMILY` and `INET_DIAG_CGROUP_ID` (since Linux 5.9).
 const BY_FAMILY: u16 = 20;
@@ -150,36 +148,15 @@ fn programs(folder: &Path, id: GroupId) -> Option<[bool; 2]> {
     Some([any(&OF_ALL), any(&OF_UDP)])
 }
 
-/// The first words of `union bpf_attr` for `BPF_PROG_QUERY`.
-#[repr(C)]
-#[derive(Default)]
-struct Query {
-    target: u32,
-    attach_type: u32,
-    query_flags: u32,
-    attach_flags: u32,
-    ids: u64,
-    count: u32,
-    padding: u32,
-}
-
 /// Returns true if programs of that kind see the packets or events of the group's sockets, or if
 /// the kernel does not tell.
-fn has_programs(group: &OwnedFd, attach_type: u32) -> bool {
+fn has_programs(group: &OwnedFd, kind: u32) -> bool {
     let target = group.as_raw_fd().cast_unsigned();
-    let mut query = Query { target, attach_type, query_flags: EFFECTIVE, ..Query::default() };
-    // SAFETY: the kernel reads and writes as many bytes as it is told, which `query` has.
-    let answer =
-        unsafe { libc::syscall(libc::SYS_bpf, PROG_QUERY, &raw mut query, size_of::<Query>()) };
-    if answer == 0 {
-        return query.count > 0;
+    match bpf::programs_at(Attachment { target, kind, flags: EFFECTIVE }, &mut []) {
+        Ok(count) => count > 0,
+        // The kernel has no such programs, or none at all.
+        Err(error) => !matches!(error, Errno::INVAL | Errno::NOSYS),
     }
-    // The kernel has no such programs, or none at all.
-    !matches!(last_error(), Errno::INVAL | Errno::NOSYS)
-}
-
-fn last_error() -> Errno {
-    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
 /// Returns the control groups of the sockets that may be the session's: one of TCP; of UDP several

@@ -10,6 +10,7 @@
 //! Read `session`, then `chains` and `ruleset`.
 
 mod attributes;
+mod bpf;
 mod cgroups;
 mod chains;
 mod dumps;

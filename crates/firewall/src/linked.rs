@@ -8,18 +8,10 @@
 //! themselves, which are not understood; filters of tc (`traffic`), programs of control groups
 //! (`cgroups`).
 
-#![allow(unsafe_code, reason = "bpf(2), which rustix does not have")]
-
+use crate::bpf::{self, Attachment, INFO_LEN};
 use crate::session::{Family, Session};
-use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::collections::{BTreeMap, HashMap};
 
-/// Commands of bpf(2).
-const PROG_GET_FD_BY_ID: libc::c_int = 13;
-const OBJ_GET_INFO_BY_FD: libc::c_int = 15;
-const PROG_QUERY: libc::c_int = 16;
-const LINK_GET_FD_BY_ID: libc::c_int = 30;
-const LINK_GET_NEXT_ID: libc::c_int = 31;
 /// `BPF_TCX_INGRESS`.
 const TCX_INGRESS: u32 = 46;
 /// `BPF_LINK_TYPE_NETFILTER`.
@@ -32,9 +24,8 @@ const PROGRAMS_MAX: usize = 64;
 const LINKS_MAX: usize = 1 << 16;
 /// The names of Sojourn's own programs begin so (`bpf/`).
 const OWN: &[u8] = b"sojourn";
-/// The place of the name in `struct bpf_prog_info`, and the bytes that are read of that.
+/// The place of the name in `struct bpf_prog_info`.
 const NAME: std::ops::Range<usize> = 64..80;
-const INFO_LEN: usize = 128;
 
 /// The hook at which a program sees packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +102,7 @@ impl LinkedPrograms {
         let mut last = 0;
         // Ends without the right to look at links (`CAP_SYS_ADMIN`), or on older kernels.
         while now.len() < LINKS_MAX
-            && let Some(number) = next_link(last)
+            && let Ok(number) = bpf::next_link(last)
         {
             let known = self.links.get(&number).copied();
             now.insert(number, known.unwrap_or_else(|| hook_of(number)));
@@ -125,65 +116,22 @@ impl LinkedPrograms {
     }
 }
 
-/// Calls bpf(2) with the first words of its attributes; returns its answer.
-fn bpf(command: libc::c_int, words: &mut [u64]) -> Option<libc::c_int> {
-    // SAFETY: the kernel reads and writes the words that it is given, and memory that they name,
-    // which the caller has and which outlives the call.
-    let answer =
-        unsafe { libc::syscall(libc::SYS_bpf, command, words.as_mut_ptr(), size_of_val(words)) };
-    libc::c_int::try_from(answer).ok().filter(|answer| *answer >= 0)
-}
-
-fn two(low: u32, high: u32) -> u64 {
-    let [low, high] = [low, high].map(u32::to_ne_bytes);
-    let mut bytes = [0; 8];
-    bytes[..4].copy_from_slice(&low);
-    bytes[4..].copy_from_slice(&high);
-    u64::from_ne_bytes(bytes)
-}
-
-/// Opens a program or a link by its number.
-fn open(command: libc::c_int, number: u32) -> Option<OwnedFd> {
-    let fd = bpf(command, &mut [two(number, 0), 0])?;
-    // SAFETY: the kernel has just made it for this process.
-    Some(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-fn info_of(object: &OwnedFd) -> Option<[u8; INFO_LEN]> {
-    let mut info = [0u8; INFO_LEN];
-    let fd = object.as_raw_fd().cast_unsigned();
-    bpf(OBJ_GET_INFO_BY_FD, &mut [two(fd, INFO_LEN as u32), info.as_mut_ptr() as u64])?;
-    Some(info)
-}
-
-fn next_link(last: u32) -> Option<u32> {
-    let mut words = [two(last, 0), 0];
-    bpf(LINK_GET_NEXT_ID, &mut words)?;
-    let [_, _, _, _, next @ ..] = words[0].to_ne_bytes();
-    Some(u32::from_ne_bytes(next))
-}
-
 fn hook_of(link: u32) -> Option<Hook> {
-    Hook::of(&info_of(&open(LINK_GET_FD_BY_ID, link)?)?)
+    Hook::of(&bpf::info_of(&bpf::link(link).ok()?).ok()?)
 }
 
 /// Returns the numbers of the programs at an interface's entry that are not Sojourn's own.
 fn others_at(index: u32) -> Vec<u32> {
     let mut numbers = [0u32; PROGRAMS_MAX];
-    let at = numbers.as_mut_ptr() as u64;
-    let mut words = [two(index, TCX_INGRESS), 0, at, two(PROGRAMS_MAX as u32, 0)];
-    if bpf(PROG_QUERY, &mut words).is_none() {
-        return Vec::new();
-    }
-    let [a, b, c, d, ..] = words[3].to_ne_bytes();
-    let count = u32::from_ne_bytes([a, b, c, d]) as usize;
+    let at = Attachment { target: index, kind: TCX_INGRESS, flags: 0 };
+    let count = bpf::programs_at(at, &mut numbers).unwrap_or_default();
     numbers.iter().take(count).copied().filter(|number| !is_own(*number)).collect()
 }
 
 /// Returns true for a program of Sojourn's, and for one that may not be looked at.
 fn is_own(program: u32) -> bool {
-    let info = open(PROG_GET_FD_BY_ID, program).and_then(|program| info_of(&program));
-    info.is_none_or(|info| info[NAME].starts_with(OWN))
+    let info = bpf::program(program).and_then(|program| bpf::info_of(&program));
+    info.map_or(true, |info| info[NAME].starts_with(OWN))
 }
 
 #[cfg(test)]

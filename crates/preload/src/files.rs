@@ -50,16 +50,15 @@ pub(crate) fn sendfile_by(
     if let Route::Stream(_) | Route::Datagrams(_) = receive_route(file) {
         home(file, true);
     }
-    let has_session = || matches!(send_route(out), Route::Stream(_));
-    if has_session() && !is_readable_file(file) {
-        return send_by_kernel(out, false, kernel);
-    }
     loop {
         match send_route(out) {
             Route::Plain => return kernel(),
             Route::Kernel(usage) => return counted(usage, kernel),
             Route::Datagrams(_) => return kernel(),
             Route::Stream(call) => {
+                if !is_readable_file(file) {
+                    return send_by_kernel(out, false, kernel);
+                }
                 // The kernel refuses these, also a count that is negative as `ssize_t`.
                 let is_refused = file < 0 || isize::try_from(count).is_err();
                 if is_refused || (!offset.is_null() && !buffers::is_writable(offset)) {

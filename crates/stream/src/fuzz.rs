@@ -178,13 +178,13 @@ fn rest(stream: &Stream, peer: &Peer, program: &mut Program<'_>, step: u8, buf: 
         25 => {
             let expected = stream.announce_reader(Bell::OnFutex);
             peer.scribble(program);
-            stream.sleep_reader(expected, Some(Duration::ZERO));
+            stream.sleep_reader(expected, Some(Duration::ZERO), sojourn_shm::futex::wait);
             stream.withdraw_reader();
         }
         26 => {
             let expected = stream.announce_writer(Bell::OnFutex, len);
             peer.scribble(program);
-            stream.sleep_writer(expected, Some(Duration::ZERO));
+            stream.sleep_writer(expected, Some(Duration::ZERO), sojourn_shm::futex::wait);
             stream.withdraw_writer();
         }
         27 => {

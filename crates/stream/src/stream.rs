@@ -277,10 +277,16 @@ impl Stream {
     }
 
     /// Sleeps as reader, after [`Stream::announce_reader`] has returned `expected` and a further
-    /// look has found nothing. Returns for any reason, like [`futex::wait`].
-    pub fn sleep_reader(&self, expected: u32, timeout: Option<Duration>) -> Woken {
+    /// look has found nothing: waits on the bell by `wait`, which is [`futex::wait`] or like it.
+    /// Returns for any reason.
+    pub fn sleep_reader(
+        &self,
+        expected: u32,
+        timeout: Option<Duration>,
+        wait: impl FnOnce(&AtomicU32, u32, Option<Duration>) -> Woken,
+    ) -> Woken {
         fault::point("stream.sleeps");
-        futex::wait(self.reader_bell(), expected, timeout)
+        wait(self.reader_bell(), expected, timeout)
     }
 
     /// Announces that a thread which writes is about to sleep in that way, until there are `room`
@@ -306,9 +312,14 @@ impl Stream {
     }
 
     /// Sleeps as writer, like [`Stream::sleep_reader`].
-    pub fn sleep_writer(&self, expected: u32, timeout: Option<Duration>) -> Woken {
+    pub fn sleep_writer(
+        &self,
+        expected: u32,
+        timeout: Option<Duration>,
+        wait: impl FnOnce(&AtomicU32, u32, Option<Duration>) -> Woken,
+    ) -> Woken {
         fault::point("stream.full");
-        futex::wait(self.writer_bell(), expected, timeout)
+        wait(self.writer_bell(), expected, timeout)
     }
 
     /// Wakes this side's own readers, for something that happened elsewhere (the kernel's

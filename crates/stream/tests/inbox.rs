@@ -227,7 +227,8 @@ fn each_publication_is_heard_while_the_reader_wants_that() {
     // Sleepers beside it are woken as ever, and the flag stays.
     let before = b.announce_reader(Bell::OnFutex);
     write(&a, 1);
-    let slept = b.sleep_reader(before, Some(std::time::Duration::from_secs(10)));
+    let slept =
+        b.sleep_reader(before, Some(std::time::Duration::from_secs(10)), sojourn_shm::futex::wait);
     assert_eq!(slept, sojourn_shm::futex::Woken::Look);
     b.withdraw_reader();
     assert_eq!((attention(&of_b), b.take_arrivals()), (vec![9], 1));

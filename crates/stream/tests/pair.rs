@@ -327,7 +327,8 @@ fn a_long_write_to_a_reader_that_sleeps_rings() {
 fn wakes(reader: &Stream, work: impl FnOnce()) -> bool {
     let expected = reader.announce_reader(Bell::OnFutex);
     work();
-    let woken = reader.sleep_reader(expected, Some(Duration::from_millis(1)));
+    let woken =
+        reader.sleep_reader(expected, Some(Duration::from_millis(1)), sojourn_shm::futex::wait);
     reader.withdraw_reader();
     woken != Woken::TimedOut
 }

@@ -78,7 +78,7 @@ impl Side {
         }
         let expected = self.stream.announce_reader(Bell::OnFutex);
         if !ready() {
-            self.stream.sleep_reader(expected, None);
+            self.stream.sleep_reader(expected, None, sojourn_shm::futex::wait);
         }
         self.stream.withdraw_reader();
     }
@@ -86,7 +86,7 @@ impl Side {
     fn await_room(&self, room: usize) {
         let expected = self.stream.announce_writer(Bell::OnFutex, room);
         if self.stream.room().is_ok_and(|now| now < room) {
-            self.stream.sleep_writer(expected, None);
+            self.stream.sleep_writer(expected, None, sojourn_shm::futex::wait);
         }
         self.stream.withdraw_writer();
     }

@@ -238,7 +238,7 @@ impl Session {
         while !is_decided() && !deadline.is_over() {
             let said = stream.announce_reader(Bell::OnFutex);
             if !is_decided() {
-                stream.sleep_reader(said, Some(RETURN_SLICE));
+                stream.sleep_reader(said, Some(RETURN_SLICE), sojourn_shm::futex::wait);
             }
             stream.withdraw_reader();
             // The call also makes the connection on which the unread datagrams go.

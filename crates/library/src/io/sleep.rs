@@ -15,9 +15,9 @@ use crate::session::{Session, worth_waking_for};
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
+use sojourn_shm::Deadline;
 use sojourn_shm::futex::Woken;
 use sojourn_shm::wait::{Policy, Spun};
-use sojourn_shm::{Deadline, fault};
 use sojourn_stream::Bell;
 use std::sync::MutexGuard;
 
@@ -120,8 +120,7 @@ impl Session {
                     }
             },
             announce: &|| stream.announce_reader(Bell::OnFutex),
-            bell: stream.reader_bell(),
-            point: "stream.sleeps",
+            sleep: &|said, limit| stream.sleep_reader(said, limit, futex_wait),
             packets: self
                 .is_delegated()
                 .then_some(AwaitedPackets { session: self, events: bit::IN }),
@@ -164,8 +163,7 @@ impl Session {
                     }
             },
             announce: &|| stream.announce_writer(Bell::OnFutex, room),
-            bell: stream.writer_bell(),
-            point: "stream.full",
+            sleep: &|said, limit| stream.sleep_writer(said, limit, futex_wait),
             packets: self
                 .is_delegated()
                 .then_some(AwaitedPackets { session: self, events: bit::OUT }),
@@ -184,6 +182,11 @@ struct AwaitedPackets<'a> {
     events: u32,
 }
 
+/// Waits on a futex, in which handlers of the program may run.
+fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Woken {
+    library().host().futex_wait(word, expected, timeout)
+}
+
 /// The parameters of one wait.
 struct Wait<'a> {
     deadline: Deadline,
@@ -192,9 +195,7 @@ struct Wait<'a> {
     peer_cpu: u16,
     ready: &'a dyn Fn() -> bool,
     announce: &'a dyn Fn() -> u32,
-    bell: &'a AtomicU32,
-    /// The name of the fault point before the sleep.
-    point: &'static str,
+    sleep: &'a dyn Fn(u32, Option<Duration>) -> Woken,
     packets: Option<AwaitedPackets<'a>>,
     withdraw: &'a dyn Fn(),
 }
@@ -205,10 +206,7 @@ impl Wait<'_> {
     fn sleep_once(&self, said: u32) -> bool {
         let left = self.deadline.left();
         let limit = left.into_iter().chain(self.piece).min();
-        let sleep = || {
-            fault::point(self.point);
-            library().host().futex_wait(self.bell, said, limit)
-        };
+        let sleep = || (self.sleep)(said, limit);
         let woken = match self.packets {
             Some(AwaitedPackets { session, events }) => {
                 session.sleep_for_packets(events, limit, self.ready, &sleep)

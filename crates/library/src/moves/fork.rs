@@ -216,7 +216,7 @@ impl Library {
     /// over `exec`.
     pub fn before_child(&self, inherited: Inherited) {
         self.child_begins(inherited);
-        self.before_exec();
+        self.open_over_exec_home();
         if inherited == Inherited::All {
             self.all_home(ReasonT::Exec, false);
         }
@@ -226,12 +226,17 @@ impl Library {
     /// that do not hear whether the new program was made; others call [`Library::before_child`].
     pub fn before_exec(&self) {
         self.child_begins(Inherited::OpenOverExec);
+        self.open_over_exec_home();
+        self.child_made(Inherited::OpenOverExec);
+    }
+
+    /// Sends home what a new program would get.
+    fn open_over_exec_home(&self) {
         self.sets_before_exec();
         self.inherited_sets_before_exec();
         let all = self.table.with_sessions().filter(stays_open);
         self.go_home_together(&all.collect::<Vec<_>>(), ReasonT::Exec);
         self.await_datagrams();
-        self.child_made(Inherited::OpenOverExec);
     }
 
     /// Waits until the protocol thread is done with UDP sockets that have gone home, for the server

@@ -144,7 +144,7 @@ impl Session {
         while self.is_owed(stream) && !has_said() && !deadline.is_over() && !self.peer_is_dead() {
             let said = stream.announce_reader(sojourn_stream::Bell::OnFutex);
             if !has_said() {
-                stream.sleep_reader(said, Some(OWED_SLICE));
+                stream.sleep_reader(said, Some(OWED_SLICE), sojourn_shm::futex::wait);
             }
             stream.withdraw_reader();
         }

@@ -227,7 +227,7 @@ fn sleep_until(stream: &Stream, has_news: impl Fn() -> bool, until: Deadline) {
     while !has_news() && !until.is_over() {
         let said = stream.announce_reader(Bell::OnFutex);
         if !has_news() {
-            stream.sleep_reader(said, until.left());
+            stream.sleep_reader(said, until.left(), sojourn_shm::futex::wait);
         }
         stream.withdraw_reader();
     }

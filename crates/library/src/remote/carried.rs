@@ -126,7 +126,7 @@ impl Session {
             }
             let said = stream.announce_reader(Bell::OnFutex);
             if !is_decided() {
-                stream.sleep_reader(said, Some(RETURN_SLICE));
+                stream.sleep_reader(said, Some(RETURN_SLICE), sojourn_shm::futex::wait);
             }
             stream.withdraw_reader();
         }
