@@ -72,7 +72,9 @@ pub(crate) struct ReturnTerms {
 struct Pushed {
     /// Bytes of the leftover that are in the kernel.
     done: usize,
-    /// The program must see a reset, because the peer ended with bytes unread.
+    /// The program must see a reset, because the peer ended with bytes unread. TCP calls that
+    /// `EPIPE`, and tells the receiver nothing, if the peer's end came before the bytes
+    /// (`tcp_reset` in `CLOSE_WAIT`).
     is_reset: bool,
     /// The kernel is full.
     is_short: bool,
@@ -98,7 +100,11 @@ impl Session {
         if owed > 0 && peer_died {
             // The kernel knows nothing of bytes in the ring, so the library has to report that they
             // were lost. (A pipe reports nothing of the kind.)
-            rx.is_reset |= is_socket && !kernel::has_error(self.number());
+            if is_socket && !kernel::has_error(self.number()) {
+                rx.is_reset = true;
+                // TCP's answer to these bytes is a reset, after which no send succeeds.
+                self.push_leftover(stream, tx.flushed, owed, Deadline::NOW);
+            }
             stream.set_flushed(tx.flushed);
             return self.end_sending(tx);
         }
@@ -193,6 +199,7 @@ impl Session {
     ) -> Pushed {
         let is_socket = self.kind() != KindT::Pipe;
         let (mut is_reset, mut is_short) = (false, false);
+        let before = done;
         while done < owed {
             // Sending would take away an error that the program has to see (`sock_error`).
             if is_socket && kernel::has_error(self.number()) {
@@ -224,6 +231,7 @@ impl Session {
                 }
             }
         }
+        is_reset |= is_socket && done > before && kernel::take_error(self.number());
         Pushed { done, is_reset, is_short }
     }
 

@@ -225,3 +225,25 @@ fn what_the_ring_of_a_lost_carrier_holds_comes_before_the_end() {
     receive(sent, |buf| rustix::io::read(pair.ends[1].as_ref().unwrap(), buf));
     assert_eq!(rustix::io::read(pair.ends[1].as_ref().unwrap(), &mut [0; 10]), Ok(0));
 }
+
+/// The peer is killed between the look at whether it lives and the flush: TCP has its end first,
+/// and then answers the flushed bytes. Returns the way home that the survivor believes in.
+fn killed_before_the_flush(reason: ReasonT) -> Pair {
+    let mut pair = Pair::tcp();
+    let peer = pair.join_hostile();
+    peer.side.consent();
+    assert_eq!(write(pair.fd(0), &[1; 300]), Ok(300));
+    drop(pair.ends[1].take());
+    library().session_of(pair.fd(0)).unwrap().leave(reason, false);
+    pair
+}
+
+#[test]
+fn bytes_that_a_killed_peer_never_read_make_a_reset_whatever_sent_the_session_home() {
+    for reason in [ReasonT::PeerLeft, ReasonT::User, ReasonT::PeerDied] {
+        let pair = killed_before_the_flush(reason);
+        assert_eq!(read(pair.fd(0), &mut [0; 4]), Err(Errno::CONNRESET), "{reason:?}");
+        assert_eq!(read(pair.fd(0), &mut [0; 4]), Ok(0), "{reason:?}");
+        assert_eq!(write(pair.fd(0), &[1]), Err(Errno::PIPE), "{reason:?}");
+    }
+}
