@@ -32,7 +32,6 @@ const NOT_YET: &[&str] = &[
     "sojourn-ipc-rt",
     "sojourn-lab",
     "sojourn-loader",
-    "sojourn-system",
     "sojourn-time",
     "sojourn-wire",
 ];
