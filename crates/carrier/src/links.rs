@@ -11,7 +11,7 @@ use crate::sessions::Lend;
 use crate::sockets::{LinkError, Made, SocketKinds, direct, port};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
-use sojourn_filter::{Filter, Holding, Key, Method, Options, OwnerId, XdpMode};
+use sojourn_filter::{Filter, Flow, Holding, Key, Method, Options, OwnerId, XdpMode};
 use sojourn_ipc::rt::Descriptor;
 use sojourn_proto::time::Instant;
 use sojourn_pump::now;
@@ -182,7 +182,7 @@ impl Links {
     pub(crate) fn keys_of(&self, label: &Label) -> Vec<Key> {
         let link = self.links.get(&label.interface);
         let all = link.into_iter().flat_map(|link| link.filter.flows());
-        all.filter(|(_, owner)| *owner == label.owner).map(|(key, _)| key).collect()
+        all.filter(|flow| flow.owner == label.owner).map(|flow| flow.key).collect()
     }
 
     /// Adopts a session of an earlier server. Returns false if the filter does not agree with the
@@ -213,8 +213,8 @@ impl Links {
     pub(crate) fn drop_unclaimed(&mut self, is_known: &dyn Fn(&Key) -> bool) -> Vec<Key> {
         let mut unclaimed = Vec::new();
         for (index, link) in &mut self.links {
-            let flows: Vec<_> = link.filter.flows().filter(|(key, _)| !is_known(key)).collect();
-            for (key, _) in flows {
+            let flows: Vec<_> = link.filter.flows().filter(|flow| !is_known(&flow.key)).collect();
+            for Flow { key, .. } in flows {
                 let _ = link.filter.remove_flow(&key);
                 unclaimed.push(key);
             }
