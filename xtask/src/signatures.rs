@@ -24,7 +24,6 @@ const NOT_YET: &[&str] = &[
     "sojourn-abi",
     "sojourn-bench",
     "sojourn-cli",
-    "sojourn-firewall",
     "sojourn-idl",
     "sojourn-ipc",
     "sojourn-ipc-c",
