@@ -30,7 +30,6 @@ const NOT_YET: &[&str] = &[
     "sojourn-ipc-rt",
     "sojourn-lab",
     "sojourn-loader",
-    "sojourn-time",
     "sojourn-wire",
 ];
 
