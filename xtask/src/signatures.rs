@@ -26,7 +26,6 @@ const NOT_YET: &[&str] = &[
     "sojourn-ipc",
     "sojourn-ipc-c",
     "sojourn-ipc-rt",
-    "sojourn-lab",
     "sojourn-wire",
 ];
 
