@@ -7,8 +7,8 @@
 //! of *Networking Performance for Microkernels* (1992) that its authors found slow, kept so that a
 //! process can use a device that is elsewhere, and so that their price can be measured.
 //!
-//! Read `docs/understand/driver.md` first, then `client`, `server`, `served_client`. Not here: packet
-//! sockets (`sojourn_netif`), and whose frames a packet socket gets (`sojourn-filter`).
+//! Read `docs/understand/driver.md` first, then `client`, `server`, `served_client`. Not here:
+//! packet sockets (`sojourn_netif`), and whose frames a packet socket gets (`sojourn-filter`).
 
 mod client;
 #[cfg(feature = "server")]
