@@ -3,7 +3,7 @@
 //! # Theory of operation
 //! The keeper's holdings come from a server, not from a program: socket, region, record (sealed),
 //! inbox, numbers. Even so each session is checked: the socket must have the record's addresses,
-//! and the filter must have a rule for it that names the owner in its label. Then the session is as
+//! and the filter must have a rule for it that names the owner in its name. Then the session is as
 //! it was, and its library, which has gone on all the time, may give it back by its token. A
 //! library that registers its side (`session::adopt` of the interface) is told of other next hops
 //! from then on.
@@ -16,9 +16,9 @@
 use crate::carrier::{Carrier, INBOX, PROGRAM};
 use crate::clock::later;
 use crate::export::{Addresses, addresses};
+use crate::fd_name::{FdName, Kept, OfDatagrams};
 use crate::inboxes::OpenedInbox;
 use crate::keeping::{InheritedSession, InheritedState};
-use crate::label::{Kept, Label, OfDatagrams};
 use crate::metastate::NextHop;
 use crate::plan::UdpPlan;
 use crate::replay;
@@ -133,18 +133,18 @@ impl Carrier {
             self.load_unfiltered();
         }
         let mut adopted = Vec::new();
-        for InheritedSession { label, fds } in sessions {
-            let adopted_one = match label.datagrams {
-                Some(of_it) => self.adopt_datagrams(&label, &of_it, fds),
-                None => self.adopt_one(&label, fds),
+        for InheritedSession { fd_name, fds } in sessions {
+            let adopted_one = match fd_name.datagrams {
+                Some(of_it) => self.adopt_datagrams(&fd_name, &of_it, fds),
+                None => self.adopt_one(&fd_name, fds),
             };
             match adopted_one {
                 Ok(local) => adopted.push(local),
                 Err(error) => {
-                    self.links.keeping.release(&label);
+                    self.links.keeping.release(&fd_name);
                     self.sessions.warn(format_args!(
                         "stream {} of process {} is lost: {error}",
-                        label.stream, label.pid
+                        fd_name.stream, fd_name.pid
                     ));
                 }
             }
@@ -165,15 +165,19 @@ impl Carrier {
         self.watch_programs(programs);
     }
 
-    fn adopt_one(&mut self, label: &Label, fds: Vec<OwnedFd>) -> Result<LocalNumber, AdoptError> {
+    fn adopt_one(
+        &mut self,
+        fd_name: &FdName,
+        fds: Vec<OwnedFd>,
+    ) -> Result<LocalNumber, AdoptError> {
         let KeptSession { socket, record, key, region, inbox } = found(fds)?;
         let [memory, ready, attention] = inbox.clone();
-        let InboxSlot { inbox: number, slot } = label.peer;
+        let InboxSlot { inbox: number, slot } = fd_name.peer;
         let named = InboxT { id: number.0, slot, memory, ready, attention };
         let peer = self.peer_inboxes.open(&named).ok_or(AdoptError::Memory)?.inbox;
-        let stream = stream_of(label, &region, peer).ok_or(AdoptError::Memory);
-        let is_ruled = stream.is_ok() && self.links.adopt_session(label, &key);
-        let name = self.links.name_of(label.interface).map(str::to_owned);
+        let stream = stream_of(fd_name, &region, peer).ok_or(AdoptError::Memory);
+        let is_ruled = stream.is_ok() && self.links.adopt_session(fd_name, &key);
+        let name = self.links.name_of(fd_name.interface).map(str::to_owned);
         let (Ok(stream), true, Some(name)) = (stream, is_ruled, name) else {
             self.peer_inboxes.close(number);
             return Err(if is_ruled { AdoptError::Memory } else { AdoptError::Rule });
@@ -183,34 +187,34 @@ impl Carrier {
         let _ = self.report_unfiltered(&socket);
         let local = self.next_local();
         let what = Adopted::Socket(socket.as_fd());
-        self.sessions.adopt(local, what, label.stream, label.side, region.clone());
+        self.sessions.adopt(local, what, fd_name.stream, fd_name.side, region.clone());
         // The next hop that the library was told last is not known: it is told anew when it
         // registers.
-        let next_hop = NextHop { interface: label.interface, name, link: None, mtu: 0 };
+        let next_hop = NextHop { interface: fd_name.interface, name, link: None, mtu: 0 };
         let delegated = Delegated {
             socket,
             stream,
             ends: JoinedEnds {
                 own: InboxSlot::default(),
-                peer: label.peer,
-                peer_pid: label.pid,
+                peer: fd_name.peer,
+                peer_pid: fd_name.pid,
                 peer_process: Descriptor::NONE,
             },
             record,
-            token: label.token,
+            token: fd_name.token,
             next_hop,
             path: PathMtu::new(now()),
-            link: label.link,
-            port: label.port,
+            link: fd_name.link,
+            port: fd_name.port,
             is_cut: true,
             cookie,
-            kept: Kept { label: *label, region, inbox, own: None },
+            kept: Kept { fd_name: *fd_name, region, inbox, own: None },
             is_known: false,
             home_by: None,
         };
         let phase = Phase::Delegated(Box::new(delegated));
         self.table.insert(local, Session { key, phase });
-        self.tokens.insert(label.token, local);
+        self.tokens.insert(fd_name.token, local);
         self.flows.insert(key, local);
         Ok(local)
     }
@@ -218,24 +222,24 @@ impl Carrier {
     /// Adopts the session of a UDP socket, which only its program has.
     fn adopt_datagrams(
         &mut self,
-        label: &Label,
+        fd_name: &FdName,
         of_it: &OfDatagrams,
         fds: Vec<OwnedFd>,
     ) -> Result<LocalNumber, AdoptError> {
         let FoundDatagrams { record, region, inbox, own } = found_datagrams(fds)?;
-        let name = self.links.name_of(label.interface).ok_or(AdoptError::Rule)?.to_owned();
-        let next_hop = NextHop { interface: label.interface, name, link: None, mtu: 0 };
-        let plan = UdpPlan::adopted(record, next_hop.clone(), of_it, &self.links.keys_of(label));
+        let name = self.links.name_of(fd_name.interface).ok_or(AdoptError::Rule)?.to_owned();
+        let next_hop = NextHop { interface: fd_name.interface, name, link: None, mtu: 0 };
+        let plan = UdpPlan::adopted(record, next_hop.clone(), of_it, &self.links.keys_of(fd_name));
         let key = *plan.keys.first().ok_or(AdoptError::Rule)?;
         let ends = JoinedEnds {
             own: of_it.own,
-            peer: label.peer,
-            peer_pid: label.pid,
+            peer: fd_name.peer,
+            peer_pid: fd_name.pid,
             peer_process: Descriptor::NONE,
         };
         let stream = self.inboxes_of(&ends, &inbox, &own).ok_or(AdoptError::Memory)?;
-        let stream = stream_of(label, &region, stream);
-        let is_ruled = plan.keys.iter().all(|key| self.links.adopt_session(label, key));
+        let stream = stream_of(fd_name, &region, stream);
+        let is_ruled = plan.keys.iter().all(|key| self.links.adopt_session(fd_name, key));
         let (Some(stream), true) = (stream, is_ruled) else {
             self.inboxes.close(ends.own.inbox);
             self.peer_inboxes.close(ends.peer.inbox);
@@ -244,7 +248,7 @@ impl Carrier {
         let local = self.next_local();
         let (bound, remote) = (plan.local, plan.remote);
         let what = Adopted::Datagrams { cookie: of_it.cookie, local: bound, remote };
-        self.sessions.adopt(local, what, label.stream, label.side, region.clone());
+        self.sessions.adopt(local, what, fd_name.stream, fd_name.side, region.clone());
         self.slots.insert(ends.own, local);
         self.flows.extend(plan.keys.iter().map(|key| (*key, local)));
         let delegated = UdpDelegated {
@@ -253,7 +257,7 @@ impl Carrier {
             next_hop,
             keys: plan.keys.clone(),
             plan,
-            kept: Kept { label: *label, region, inbox, own: Some(own) },
+            kept: Kept { fd_name: *fd_name, region, inbox, own: Some(own) },
             is_known: false,
             frozen_at: None,
             is_told: false,
@@ -261,7 +265,7 @@ impl Carrier {
         };
         let phase = Phase::UdpDelegated(Box::new(delegated));
         self.table.insert(local, Session { key, phase });
-        self.tokens.insert(label.token, local);
+        self.tokens.insert(fd_name.token, local);
         Ok(local)
     }
 
@@ -299,7 +303,7 @@ impl Carrier {
                 Phase::UdpDelegated(one) => (&one.stream, &one.kept, &mut one.home_by),
                 _ => continue,
             };
-            let is_dead = has_ended(programs.get(&kept.label.pid));
+            let is_dead = has_ended(programs.get(&kept.fd_name.pid));
             if is_dead {
                 self.sessions.say(format_args!(
                     "{}: its program has ended while there was no server: the kernel ends it",
@@ -337,7 +341,7 @@ impl Carrier {
             let _ = rustix::event::epoll::delete(&self.set, &program);
         }
         let receives_for =
-            |session: &Session| session.kept().is_some_and(|kept| kept.label.pid == pid);
+            |session: &Session| session.kept().is_some_and(|kept| kept.fd_name.pid == pid);
         let its = self.table.iter().filter(|(_, session)| receives_for(session));
         its.map(|(local, _)| *local).collect::<Vec<_>>().into_iter().for_each(|l| self.end(l));
     }
@@ -348,12 +352,12 @@ impl Carrier {
     /// has to give it back.
     pub(crate) fn registered(&mut self, stream: StreamNumber, pid: u32) {
         let is_it =
-            |session: &Session| session.kept().is_some_and(|kept| kept.label.stream == stream);
+            |session: &Session| session.kept().is_some_and(|kept| kept.fd_name.stream == stream);
         let mut all = self.table.iter_mut();
         let Some((&local, session)) = all.find(|(_, session)| is_it(session)) else {
             return;
         };
-        let receives_for = session.kept().is_some_and(|kept| kept.label.pid == pid);
+        let receives_for = session.kept().is_some_and(|kept| kept.fd_name.pid == pid);
         if !receives_for {
             self.sessions.warn(format_args!("{}: process {pid} claims to carry it", session.key));
         }
@@ -388,7 +392,7 @@ impl Carrier {
             if let (Some(kept), Ok(record)) = (session.kept(), sealed::pack(record)) {
                 let joined = session.ends().and_then(|ends| ends.peer_process.as_fd());
                 // The program of an adopted session is known from the earlier keeper.
-                let adopted = self.programs.get(&kept.label.pid).map(AsFd::as_fd);
+                let adopted = self.programs.get(&kept.fd_name.pid).map(AsFd::as_fd);
                 self.links.keeping.hold(kept, joined.or(adopted), socket, record.as_fd());
             }
         }
@@ -396,12 +400,12 @@ impl Carrier {
 }
 
 fn stream_of(
-    label: &Label,
+    fd_name: &FdName,
     region: &Descriptor,
     peer: std::sync::Arc<sojourn_stream::Inbox>,
 ) -> Option<Stream> {
-    let layout = Layout::new(label.ring_bytes)?;
+    let layout = Layout::new(fd_name.ring_bytes)?;
     let region = rustix::io::fcntl_dupfd_cloexec(region.as_fd()?, 0).ok()?;
     let mapping = Segment::accept(region, layout.len()).ok()?.map(Access::ReadWrite).ok()?;
-    Stream::observer(mapping, layout, usize::from(label.side), peer, label.peer.slot)
+    Stream::observer(mapping, layout, usize::from(fd_name.side), peer, fd_name.peer.slot)
 }

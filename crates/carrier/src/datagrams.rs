@@ -10,7 +10,7 @@
 use crate::addresses::{self, Own};
 use crate::carrier::{Carrier, OpenedJoin};
 use crate::clock::later;
-use crate::label::{Kept, Label, OfDatagrams};
+use crate::fd_name::{FdName, Kept, OfDatagrams};
 use crate::links::Ticket;
 use crate::metastate::NextHop;
 use crate::next_hop::hop_of;
@@ -20,7 +20,7 @@ use crate::replay;
 use crate::session::{
     JoinedEnds, JoinedStream, Outcome, Phase, Session, UdpDelegated, UdpWaiting, is_sending, token,
 };
-use crate::sockets::LinkError;
+use crate::sockets::InterfaceError;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{SocketAddrAny, SocketType, sockopt};
@@ -172,14 +172,17 @@ impl Carrier {
     }
 
     /// Turns the session's datagrams away from the kernel: all of them, or none.
-    fn take_datagrams(&mut self, waiting: &UdpWaiting) -> Result<ExportedDatagrams, LinkError> {
+    fn take_datagrams(
+        &mut self,
+        waiting: &UdpWaiting,
+    ) -> Result<ExportedDatagrams, InterfaceError> {
         let UdpWaiting { plan, ends, .. } = waiting;
         let program = self.program_at(ends);
         if let Kind::Udp(udp) = &plan.record.kind
             && udp.options.no_checksum
             && !program.may_have_packets
         {
-            return Err(LinkError::NoChecksum);
+            return Err(InterfaceError::NoChecksum);
         }
         let sealed = sojourn_pump::sealed::pack(&plan.record);
         let mut taken = Vec::new();
@@ -189,7 +192,7 @@ impl Carrier {
             taken.push(*key);
             // Each key gets the same ticket.
             ticket = Some(one);
-            Ok::<_, LinkError>(())
+            Ok::<_, InterfaceError>(())
         });
         let number = ticket.as_ref().map_or(0, |ticket| ticket.number);
         match (&result, sealed, ticket) {
@@ -200,7 +203,7 @@ impl Carrier {
                 for key in taken {
                     self.links.give_back(plan.next_hop.interface, number, &key);
                 }
-                result.and(Err(LinkError::Descriptors))
+                result.and(Err(InterfaceError::Descriptors))
             }
         }
     }
@@ -216,7 +219,7 @@ impl Carrier {
         let ExportedDatagrams { keys, ticket, sealed } = taken;
         let Ticket { number: link, owner, socket: packets, port } = ticket;
         let (token, next_hop) = (token(), plan.next_hop.clone());
-        let label = Label {
+        let fd_name = FdName {
             token,
             stream: joined.stream,
             side: joined.side,
@@ -231,7 +234,7 @@ impl Carrier {
         };
         let inbox = peer_inboxes.descriptors(ends.peer.inbox).unwrap_or_default();
         let own = inboxes.descriptors(ends.own.inbox);
-        let kept = Kept { label, region: joined.region, inbox, own };
+        let kept = Kept { fd_name, region: joined.region, inbox, own };
         links.keeping.hold(&kept, ends.peer_process.as_fd(), None, sealed.as_fd());
         flows.extend(keys.iter().map(|key| (*key, local)));
         tokens.insert(token, local);
@@ -275,7 +278,7 @@ impl Carrier {
         let at = now();
         let frozen_at = *delegated.frozen_at.get_or_insert(at);
         // What a port's program sends once the rule is gone does not leave the host.
-        let has_port = delegated.kept.label.port.is_some();
+        let has_port = delegated.kept.fd_name.port.is_some();
         if has_port && is_sending(&delegated.stream) && at < later(frozen_at, WITHDRAW_LIMIT_US) {
             let again = Some(later(at, TAKE_EVERY_US));
             return Outcome::Look(Phase::UdpDelegated(delegated), again);
@@ -283,7 +286,7 @@ impl Carrier {
         delegated.is_told = true;
         for key in core::mem::take(&mut delegated.keys) {
             self.flows.remove(&key);
-            self.links.give_back(delegated.next_hop.interface, delegated.kept.label.link, &key);
+            self.links.give_back(delegated.next_hop.interface, delegated.kept.fd_name.link, &key);
         }
         // The library shall have the datagrams that are already on their way to it before it is
         // told.
@@ -314,12 +317,12 @@ impl Carrier {
 
     /// Ends a session. Returns what has gone past the kernel, as its program has told it last.
     pub(crate) fn end_datagrams(&mut self, delegated: &UdpDelegated) -> Traffic {
-        let label = &delegated.kept.label;
-        self.tokens.remove(&label.token);
-        self.links.keeping.release(label);
+        let fd_name = &delegated.kept.fd_name;
+        self.tokens.remove(&fd_name.token);
+        self.links.keeping.release(fd_name);
         for key in &delegated.keys {
             self.flows.remove(key);
-            self.links.give_back(label.interface, label.link, key);
+            self.links.give_back(fd_name.interface, fd_name.link, key);
         }
         let_go(&delegated.stream);
         let counts = Counts::from_words(&delegated.stream.ledger().published());
@@ -349,7 +352,7 @@ impl Carrier {
         let route = match next_hop {
             Some((from, next_hop)) => {
                 let (from, hop) =
-                    (mapped_into_ipv6(from), hop_of(&next_hop, delegated.kept.label.port));
+                    (mapped_into_ipv6(from), hop_of(&next_hop, delegated.kept.fd_name.port));
                 RouteT { local: 0, to: mapped_into_ipv6(to), is_there: true, from, hop }
             }
             None => RouteT {

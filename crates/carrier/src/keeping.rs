@@ -13,7 +13,7 @@
 //! is taken over (`adopt`), and the keeper itself (`sojourn_filter::keeper`).
 
 use crate::abandoned;
-use crate::label::{Kept, Label};
+use crate::fd_name::{FdName, Kept};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
@@ -55,7 +55,7 @@ pub(crate) struct InheritedState {
 /// A session of an earlier server.
 #[derive(Debug)]
 pub(crate) struct InheritedSession {
-    pub(crate) label: Label,
+    pub(crate) fd_name: FdName,
     /// Its descriptors, in the order of [`Kept::fds`].
     pub(crate) fds: Vec<OwnedFd>,
 }
@@ -125,8 +125,8 @@ impl Keeping {
             }
         }
         for KeptDescriptors { name, mut fds } in kept.held {
-            if let Ok(label) = name.parse() {
-                left.sessions.push(InheritedSession { label, fds });
+            if let Ok(fd_name) = name.parse() {
+                left.sessions.push(InheritedSession { fd_name, fds });
             } else if let Some(LinkHolding { index, name }) = link_name(&name)
                 && let Some(fd) = fds.pop()
             {
@@ -136,9 +136,9 @@ impl Keeping {
                 let _ = keeper.release(&name);
             }
         }
-        for InheritedSession { label, .. } in &left.sessions {
-            self.sessions.insert(label.token, label.pid);
-            *self.programs.entry(label.pid).or_default() += 1;
+        for InheritedSession { fd_name, .. } in &left.sessions {
+            self.sessions.insert(fd_name.token, fd_name.pid);
+            *self.programs.entry(fd_name.pid).or_default() += 1;
         }
         for pid in left.programs.keys().filter(|pid| !self.programs.contains_key(pid)) {
             let _ = keeper.release(&program_name(*pid));
@@ -196,8 +196,8 @@ impl Keeping {
     ) {
         self.ready();
         let Some(keeper) = &self.keeper else { return };
-        let pid = kept.label.pid;
-        if self.sessions.insert(kept.label.token, pid).is_some() {
+        let pid = kept.fd_name.pid;
+        if self.sessions.insert(kept.fd_name.token, pid).is_some() {
             return;
         }
         let sessions = self.programs.entry(pid).or_default();
@@ -210,23 +210,23 @@ impl Keeping {
             }
         }
         if let Some(fds) = kept.fds(socket, record) {
-            result = result.and_then(|()| keeper.hold(&kept.label.to_string(), &fds));
+            result = result.and_then(|()| keeper.hold(&kept.fd_name.to_string(), &fds));
         }
         self.check(result);
     }
 
     /// Releases a session.
-    pub(crate) fn release(&mut self, label: &Label) {
+    pub(crate) fn release(&mut self, fd_name: &FdName) {
         let Some(keeper) = &self.keeper else { return };
-        if self.sessions.remove(&label.token).is_none() {
+        if self.sessions.remove(&fd_name.token).is_none() {
             return;
         }
-        let mut result = keeper.release(&label.to_string());
-        if let Some(sessions) = self.programs.get_mut(&label.pid) {
+        let mut result = keeper.release(&fd_name.to_string());
+        if let Some(sessions) = self.programs.get_mut(&fd_name.pid) {
             *sessions -= 1;
             if *sessions == 0 {
-                self.programs.remove(&label.pid);
-                result = result.and_then(|()| keeper.release(&program_name(label.pid)));
+                self.programs.remove(&fd_name.pid);
+                result = result.and_then(|()| keeper.release(&program_name(fd_name.pid)));
             }
         }
         self.check(result);

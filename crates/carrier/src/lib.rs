@@ -18,6 +18,7 @@ mod commands;
 mod conntrack;
 mod datagrams;
 mod export;
+mod fd_name;
 mod firewalls;
 mod fragments;
 #[cfg(any(debug_assertions, fuzzing))]
@@ -28,7 +29,6 @@ mod import;
 mod inboxes;
 mod incoming;
 mod keeping;
-mod label;
 mod links;
 pub mod metastate;
 mod moves;

@@ -4,11 +4,11 @@
 //! Not here: the filter itself (`sojourn_filter`).
 
 use crate::clock::later;
+use crate::fd_name::FdName;
 use crate::keeping::Keeping;
-use crate::label::Label;
 use crate::metastate::{Mac, NextHop};
 use crate::sessions::Lend;
-use crate::sockets::{LinkError, Made, SocketKinds, direct, port};
+use crate::sockets::{InterfaceError, Made, SocketKinds, direct, port};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use sojourn_filter::{Filter, Flow, Holding, Key, Method, Options, OwnerId, XdpMode};
@@ -143,7 +143,10 @@ impl Links {
     }
 
     /// Returns the interface of a next hop, after attaching a filter if need be.
-    pub(crate) fn open(&mut self, next_hop: &NextHop) -> Result<&mut FilteredInterface, LinkError> {
+    pub(crate) fn open(
+        &mut self,
+        next_hop: &NextHop,
+    ) -> Result<&mut FilteredInterface, InterfaceError> {
         Ok(match self.links.entry(next_hop.interface) {
             Entry::Occupied(found) => found.into_mut(),
             Entry::Vacant(place) => {
@@ -166,7 +169,7 @@ impl Links {
         &mut self,
         index: u32,
         holdings: Vec<Holding<OwnedFd>>,
-    ) -> Result<(), LinkError> {
+    ) -> Result<(), InterfaceError> {
         let filter = Filter::adopt(holdings, OPTIONS)?;
         self.links
             .insert(index, FilteredInterface { filter, owners: HashMap::new(), idle_since: now() });
@@ -178,28 +181,28 @@ impl Links {
         Some(&self.links.get(&index)?.filter.interface().name)
     }
 
-    /// Lists the keys that the filter has for the owner in the label.
-    pub(crate) fn keys_of(&self, label: &Label) -> Vec<Key> {
-        let link = self.links.get(&label.interface);
+    /// Lists the keys that the filter has for the owner in the name.
+    pub(crate) fn keys_of(&self, fd_name: &FdName) -> Vec<Key> {
+        let link = self.links.get(&fd_name.interface);
         let all = link.into_iter().flat_map(|link| link.filter.flows());
-        all.filter(|flow| flow.owner == label.owner).map(|flow| flow.key).collect()
+        all.filter(|flow| flow.owner == fd_name.owner).map(|flow| flow.key).collect()
     }
 
     /// Adopts a session of an earlier server. Returns false if the filter does not agree with the
-    /// label.
-    pub(crate) fn adopt_session(&mut self, label: &Label, key: &Key) -> bool {
-        let Some(link) = self.links.get_mut(&label.interface) else { return false };
-        let id = label.owner;
+    /// name.
+    pub(crate) fn adopt_session(&mut self, fd_name: &FdName, key: &Key) -> bool {
+        let Some(link) = self.links.get_mut(&fd_name.interface) else { return false };
+        let id = fd_name.owner;
         if !link.filter.rule(key).is_ok_and(|rule| rule.owner == id) {
             return false;
         }
         // The owner gets no other session: it is not known what its program still has of it.
-        let owner = link.owners.entry(label.link).or_insert_with(|| Owner {
+        let owner = link.owners.entry(fd_name.link).or_insert_with(|| Owner {
             id,
             process: Descriptor::NONE,
             socket: None,
             xdp: None,
-            port: label.port,
+            port: fd_name.port,
             sessions: 0,
             idle_since: now(),
             is_adopted: true,
@@ -242,7 +245,7 @@ impl Links {
         &mut self,
         next_hop: &NextHop,
         program: Program,
-    ) -> Result<u64, LinkError> {
+    ) -> Result<u64, InterfaceError> {
         let (number, kinds) = (self.last + 1, self.kinds);
         let link = self.open(next_hop)?;
         // Otherwise the first session would have to wait for the hook.
@@ -260,7 +263,7 @@ impl Links {
             Err(error) => {
                 let link = self.open(next_hop)?;
                 let _ = link.filter.remove_owner(id);
-                return Err(LinkError::Driver(error));
+                return Err(InterfaceError::Driver(error));
             }
         };
         let link = self.open(next_hop)?;
@@ -290,13 +293,13 @@ impl Links {
         next_hop: &NextHop,
         program: Program,
         key: Key,
-    ) -> Result<Ticket, LinkError> {
+    ) -> Result<Ticket, InterfaceError> {
         let number = self.prepare(next_hop, program)?;
         let link = self.open(next_hop)?;
-        let owner = link.owners.get_mut(&number).ok_or(LinkError::Descriptors)?;
-        let socket = owner.socket.as_ref().ok_or(LinkError::Descriptors)?;
+        let owner = link.owners.get_mut(&number).ok_or(InterfaceError::Descriptors)?;
+        let socket = owner.socket.as_ref().ok_or(InterfaceError::Descriptors)?;
         let socket =
-            rustix::io::fcntl_dupfd_cloexec(socket, 0).map_err(|_| LinkError::Descriptors)?;
+            rustix::io::fcntl_dupfd_cloexec(socket, 0).map_err(|_| InterfaceError::Descriptors)?;
         // Last, because from now on packets go to the program: nothing may fail any more.
         link.filter.add_flow(key, owner.id)?;
         owner.sessions += 1;

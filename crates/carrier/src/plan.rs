@@ -3,7 +3,7 @@
 //!
 //! Not here: making the plan from a socket (`datagrams`).
 
-use crate::label::OfDatagrams;
+use crate::fd_name::OfDatagrams;
 use crate::metastate::NextHop;
 use sojourn_filter::Key;
 use sojourn_proto::record::SessionRecord;

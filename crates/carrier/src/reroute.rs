@@ -28,7 +28,7 @@ impl Carrier {
             Session { key, phase: Phase::Delegated(delegated) } => (key, delegated),
             Session { phase: Phase::UdpDelegated(udp), .. } => {
                 // The library asks for each next hop anew.
-                return sessions.reroute(local, hop_of(&udp.next_hop, udp.kept.label.port));
+                return sessions.reroute(local, hop_of(&udp.next_hop, udp.kept.fd_name.port));
             }
             _ => return,
         };

@@ -4,8 +4,8 @@
 //! table, works on it by value, and returns what becomes of it ([`Outcome`]). Not here: the steps
 //! (`moves`, `datagrams`).
 
+use crate::fd_name::Kept;
 use crate::hasten::Hastening;
-use crate::label::Kept;
 use crate::links::Ticket;
 use crate::metastate::{Mac, NextHop};
 use crate::plan::UdpPlan;

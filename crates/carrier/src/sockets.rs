@@ -14,7 +14,7 @@ use std::io;
 
 /// The reason why an interface cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum LinkError {
+pub(crate) enum InterfaceError {
     #[error(transparent)]
     Filter(#[from] AttachError),
     #[error(transparent)]
@@ -73,7 +73,7 @@ fn set_up(socket: BorrowedFd<'_>, ring: Option<RingLayout>) -> Result<(), OpenEr
 }
 
 /// Makes the sockets of a program on the interface itself.
-pub(crate) fn direct(filter: &mut Filter, kinds: SocketKinds) -> Result<Made, LinkError> {
+pub(crate) fn direct(filter: &mut Filter, kinds: SocketKinds) -> Result<Made, InterfaceError> {
     let prepare = |socket: BorrowedFd<'_>| set_up(socket, kinds.ring).map_err(io::Error::other);
     let NewOwner { owner: id, socket } = filter.add_owner(prepare)?;
     // A kernel without such sockets does without.
@@ -82,7 +82,7 @@ pub(crate) fn direct(filter: &mut Filter, kinds: SocketKinds) -> Result<Made, Li
 }
 
 /// Makes a program's port, with its sockets.
-pub(crate) fn port(filter: &mut Filter, kinds: SocketKinds) -> Result<Made, LinkError> {
+pub(crate) fn port(filter: &mut Filter, kinds: SocketKinds) -> Result<Made, InterfaceError> {
     let Port { owner: id, descriptor: socket, xdp, mac, .. } = filter.open_port(kinds.has_xdp)?;
     if let Err(error) = set_up(socket.as_fd(), kinds.ring) {
         let _ = filter.remove_owner(id);

@@ -115,6 +115,6 @@ fn has_received(delegated: &Delegated) -> bool {
 /// connection can send a segment that is not.
 fn is_its_own(delegated: &Delegated, sequence: u32) -> bool {
     let next = position::received_up_to(&delegated.stream.ledger().published());
-    let window = delegated.kept.label.ring_bytes.into_iter().max().unwrap_or(0);
+    let window = delegated.kept.fd_name.ring_bytes.into_iter().max().unwrap_or(0);
     has_received(delegated) || next.is_none_or(|next| sequence.wrapping_sub(next) < window)
 }

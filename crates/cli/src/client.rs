@@ -49,7 +49,7 @@ impl NoServer {
 }
 
 /// Where a server is searched.
-struct Places {
+struct ServerAddresses {
     /// The preferred address first.
     addresses: Vec<String>,
     /// True if a flag or the configuration names the address.
@@ -57,9 +57,9 @@ struct Places {
 }
 
 /// Returns the addresses at which a server is searched.
-fn places(args: &ServerArgs) -> Result<Places> {
+fn addresses(args: &ServerArgs) -> Result<ServerAddresses> {
     if let Some(address) = &args.server {
-        return Ok(Places { addresses: vec![address.clone()], is_named: true });
+        return Ok(ServerAddresses { addresses: vec![address.clone()], is_named: true });
     }
     let config = config::load([], |name| std::env::var_os(name))?;
     let around = Surroundings::of_this_process(&config.server);
@@ -69,7 +69,7 @@ fn places(args: &ServerArgs) -> Result<Places> {
         // `run` uses this user's own server if the system's server has left its socket behind.
         addresses.push(own);
     }
-    Ok(Places { addresses, is_named: around.server.is_some() })
+    Ok(ServerAddresses { addresses, is_named: around.server.is_some() })
 }
 
 /// Checks that the server at `text`, which answers, has the interface version of the installed
@@ -88,7 +88,7 @@ impl Client {
     /// Connects to the first server that answers.
     pub(crate) fn connect(args: &ServerArgs) -> Result<Self> {
         let mut first = None;
-        let Places { addresses, is_named } = places(args)?;
+        let ServerAddresses { addresses, is_named } = addresses(args)?;
         for address in addresses {
             match Self::connect_to(&address) {
                 Ok(client) => return Ok(client),

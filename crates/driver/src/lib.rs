@@ -7,18 +7,18 @@
 //! of *Networking Performance for Microkernels* (1992) that its authors found slow, kept so that a
 //! process can use a device that is elsewhere, and so that their price can be measured.
 //!
-//! Read `docs/understand/driver.md` first, then `client`, `server`, `link`. Not here: packet
-//! sockets (`sojourn_netif`), and whose frames a packet socket gets (`sojourn-filter`).
+//! Read `docs/understand/driver.md` first, then `client`, `server`, `served_client`. Not here:
+//! packet sockets (`sojourn_netif`), and whose frames a packet socket gets (`sojourn-filter`).
 
 mod client;
 #[cfg(feature = "server")]
 pub mod confine;
 mod hand;
 #[cfg(feature = "server")]
-mod link;
-#[cfg(feature = "server")]
 pub mod process;
 mod sealed;
+#[cfg(feature = "server")]
+mod served_client;
 #[cfg(feature = "server")]
 mod server;
 mod status;
@@ -28,6 +28,6 @@ mod way;
 pub use client::{ConnectError, DriverInterface};
 pub use hand::{PROGRAM, control, hand};
 #[cfg(feature = "server")]
-pub use link::{Link, LinkError, Serving};
+pub use served_client::{ServeError, ServedClient, Serving};
 pub use sojourn_ipc::{Address, Wait};
 pub use way::FrameWay;

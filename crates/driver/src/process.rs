@@ -3,10 +3,10 @@
 //! Started by a session server it has a control socket as standard input, over which each client
 //! comes together with its packet socket ([`serve_handed`]). Started by hand it listens, and opens
 //! a packet socket for each client itself ([`serve_interface`]). Not here: what a client gets
-//! (`link`).
+//! (`served_client`).
 
 use crate::confine::{Rights, confine};
-use crate::link::{Link, Serving};
+use crate::served_client::{ServedClient, Serving};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -35,8 +35,8 @@ impl Clients {
             eprintln!("sojourn-driver: a client is refused: there are {CLIENTS_MAX}");
             return;
         }
-        let run = move || match Link::new(packets, client, serving) {
-            Ok(link) => link.run(),
+        let run = move || match ServedClient::new(packets, client, serving) {
+            Ok(served) => served.run(),
             Err(error) => eprintln!("sojourn-driver: a client is not served: {error}"),
         };
         let thread = std::thread::Builder::new().name("frames".into());

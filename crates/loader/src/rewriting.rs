@@ -99,8 +99,7 @@ pub(crate) fn rewrite_mapped(at: usize, arguments: &[usize; 6]) {
     if protection & libc::PROT_READ as usize == 0 {
         return;
     }
-    // Pages behind the file's end cannot be read (mmap(2), `SIGBUS`).
-    let Some(len) = readable(at, len) else { return };
+    let Some(len) = within_file(fd, offset, len) else { return };
     // SAFETY: mapped and readable; the guest's own code, which no thread changes.
     let bytes = unsafe { core::slice::from_raw_parts(at as *const u8, len) };
     let text = Text { address: at as u64, bytes };
@@ -116,20 +115,11 @@ pub(crate) fn rewrite_mapped(at: usize, arguments: &[usize; 6]) {
     }
 }
 
-/// Returns how many of these bytes can be read; `None` if none can.
-fn readable(at: usize, len: usize) -> Option<usize> {
-    let mut good = 0;
-    let mut byte = 0u8;
-    for page in (at..at + len).step_by(PAGE) {
-        let local = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
-        let remote = libc::iovec { iov_base: page as *mut _, iov_len: 1 };
-        let (local, remote) = ((&raw const local) as usize, (&raw const remote) as usize);
-        let arguments = [raw::process_number() as usize, local, 1, remote, 1, 0];
-        // SAFETY: copies one byte into `byte`, or fails.
-        if unsafe { raw::call(libc::SYS_process_vm_readv, arguments) } != 1 {
-            break;
-        }
-        good += PAGE;
-    }
-    (good > 0).then(|| good.min(len))
+/// Returns how many of `len` mapped bytes the file has, from this offset on: the pages behind its
+/// end cannot be read (mmap(2), `SIGBUS`). `None` if it has none, or is no ordinary file.
+fn within_file(fd: usize, offset: usize, len: usize) -> Option<usize> {
+    let status = raw::status(fd).filter(|status| status.st_mode & libc::S_IFMT == libc::S_IFREG)?;
+    let rest = usize::try_from(status.st_size).ok()?.checked_sub(offset)?;
+    let readable = len.min(rest.next_multiple_of(PAGE));
+    (readable > 0).then_some(readable)
 }

@@ -46,7 +46,7 @@ pub struct Cache {
 #[derive(Clone, Debug)]
 enum Lines {
     Sets(Sets),
-    Full(Full),
+    Full(FullyAssociative),
 }
 
 impl Cache {
@@ -56,7 +56,7 @@ impl Cache {
         let count = shape.lines().max(1);
         let lines = match shape.associativity {
             Associativity::Ways(ways) => Lines::Sets(Sets::new(count, ways.clamp(1, count))),
-            Associativity::Full => Lines::Full(Full::new(count)),
+            Associativity::Full => Lines::Full(FullyAssociative::new(count)),
         };
         Self { lines }
     }
@@ -79,7 +79,7 @@ impl Cache {
     }
 }
 
-/// The tag of a place without a line. No line has it: line numbers are addresses divided.
+/// The tag of a way without a line. No line has it: line numbers are addresses divided.
 const EMPTY: u64 = u64::MAX;
 
 /// Sets of a few ways each. The ways of a set are in the order of use, the last used first.
@@ -147,9 +147,9 @@ impl Hasher for LineHasher {
     }
 }
 
-/// A place of the fully associative cache, linked in the order of use.
+/// A line of the fully associative cache, in the list in the order of use.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct Node {
     line: Line,
     newer: usize,
     older: usize,
@@ -157,8 +157,8 @@ struct Place {
 
 /// One set of all lines.
 #[derive(Clone, Debug)]
-struct Full {
-    places: Vec<Place>,
+struct FullyAssociative {
+    nodes: Vec<Node>,
     index: HashMap<Line, usize, BuildHasherDefault<LineHasher>>,
     capacity: usize,
     newest: usize,
@@ -168,10 +168,10 @@ struct Full {
 /// The end of the list.
 const NOWHERE: usize = usize::MAX;
 
-impl Full {
+impl FullyAssociative {
     fn new(capacity: usize) -> Self {
         Self {
-            places: Vec::with_capacity(capacity),
+            nodes: Vec::with_capacity(capacity),
             index: HashMap::with_capacity_and_hasher(capacity, BuildHasherDefault::default()),
             capacity,
             newest: NOWHERE,
@@ -192,40 +192,40 @@ impl Full {
         if self.touch(line) {
             return;
         }
-        let at = if self.places.len() < self.capacity {
-            self.places.push(Place { line, newer: NOWHERE, older: NOWHERE });
-            self.places.len() - 1
+        let at = if self.nodes.len() < self.capacity {
+            self.nodes.push(Node { line, newer: NOWHERE, older: NOWHERE });
+            self.nodes.len() - 1
         } else {
             let at = self.oldest;
             self.unlink(at);
-            self.index.remove(&self.places[at].line);
-            self.places[at].line = line;
+            self.index.remove(&self.nodes[at].line);
+            self.nodes[at].line = line;
             at
         };
         self.index.insert(line, at);
         self.link(at);
     }
 
-    /// Takes a place out of the list.
+    /// Takes a node out of the list.
     fn unlink(&mut self, at: usize) {
-        let Place { newer, older, .. } = self.places[at];
+        let Node { newer, older, .. } = self.nodes[at];
         match newer {
             NOWHERE => self.newest = older,
-            newer => self.places[newer].older = older,
+            newer => self.nodes[newer].older = older,
         }
         match older {
             NOWHERE => self.oldest = newer,
-            older => self.places[older].newer = newer,
+            older => self.nodes[older].newer = newer,
         }
     }
 
-    /// Puts a place at the list's newest end.
+    /// Puts a node at the list's newest end.
     fn link(&mut self, at: usize) {
         let older = self.newest;
-        (self.places[at].newer, self.places[at].older) = (NOWHERE, older);
+        (self.nodes[at].newer, self.nodes[at].older) = (NOWHERE, older);
         match older {
             NOWHERE => self.oldest = at,
-            older => self.places[older].newer = at,
+            older => self.nodes[older].newer = at,
         }
         self.newest = at;
     }
@@ -305,7 +305,7 @@ mod tests {
     fn one_line_more_than_the_cache_has_misses_always_where_the_oldest_goes() {
         let trace: Vec<u64> = (0..9).cycle().take(90).collect();
         assert_eq!(misses(8, Associativity::Full, &trace), 90);
-        // Direct-mapped, only the two lines that share a place miss.
+        // Direct-mapped, only the two lines of one set miss.
         assert_eq!(misses(8, Associativity::Ways(1), &trace), 9 + 2 * 9);
     }
 

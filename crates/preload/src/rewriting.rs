@@ -32,7 +32,7 @@ use candidates::calls_of;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicI32, Ordering};
 use landings::{Landings, Planned};
-use maps::{Maps, Place};
+use maps::{Extent, Maps};
 use memory::{copy, protect, put};
 use sleepers::Sleepers;
 use sojourn_abi::punned::{CALL, JUMP};
@@ -59,7 +59,7 @@ struct State {
 /// same file may have been unmapped and mapped at the same place since.
 #[derive(Debug)]
 struct Known {
-    place: Place,
+    extent: Extent,
     call: Option<u64>,
 }
 
@@ -131,17 +131,17 @@ fn look(state: &mut State) -> Option<()> {
     }
     // What has been unmapped, or replaced, is not known any more.
     state.known.retain(|known| {
-        let is_there = maps.code().any(|code| code.place == known.place);
+        let is_there = maps.code().any(|code| code.extent == known.extent);
         is_there && known.call.is_none_or(|at| copy(at, &mut [0; 1]) == Some([JUMP]))
     });
     let mut planned = Vec::new();
     let mut known = Vec::new();
     for code in maps.code().filter(|code| !maps.is_excepted(code)) {
-        if state.known.iter().any(|known| known.place == code.place) {
+        if state.known.iter().any(|known| known.extent == code.extent) {
             continue;
         }
         let calls = calls_of(code, &maps)?;
-        known.push(Known { place: code.place.clone(), call: calls.first().copied() });
+        known.push(Known { extent: code.extent.clone(), call: calls.first().copied() });
         planned.extend(calls);
     }
     if !planned.is_empty() {

@@ -18,7 +18,7 @@ use crate::calls::{self, Kind, Socket};
 use crate::queue::{ClientEvents, ReceiveMode, Source, ignore, number};
 use crate::session::{Receive, ReceiveReply, Served, with_buffer};
 use crate::slow::Slow;
-use crate::table::{Entry, Found, Limits, Opened, Refused, Table};
+use crate::table::{Found, Limits, OpenSession, Opened, Refused, Table};
 use crate::watcher::Watcher;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use rustix::fd::{AsFd, OwnedFd};
@@ -40,14 +40,14 @@ const OF_SESSION: usize = 4;
 /// A client may have one in so many of the sessions that there can be.
 const SHARE: usize = 4;
 
-type Session = Arc<Entry<Served>>;
+type Session = Arc<OpenSession<Served>>;
 
 /// The protocol server.
 #[derive(Debug)]
 pub struct Protocol {
     table: Mutex<Table<Served>>,
     /// Sessions by the names that the watcher has for them.
-    watched: Mutex<HashMap<u64, Weak<Entry<Served>>>>,
+    watched: Mutex<HashMap<u64, Weak<OpenSession<Served>>>>,
     bells: Bells,
     watcher: Watcher,
     slow: Slow,

@@ -22,14 +22,14 @@ pub(crate) struct Limits {
 /// The parts of one client.
 #[derive(Debug)]
 struct Parts<S> {
-    sessions: BTreeMap<u32, Arc<Entry<S>>>,
+    sessions: BTreeMap<u32, Arc<OpenSession<S>>>,
     /// The number that was given out last.
     last: u32,
 }
 
 /// A session and its token.
 #[derive(Debug)]
-pub(crate) struct Entry<S> {
+pub(crate) struct OpenSession<S> {
     token: [u64; 2],
     pub(crate) session: S,
 }
@@ -39,7 +39,7 @@ pub(crate) struct Entry<S> {
 pub(crate) struct Opened<S> {
     /// Its number for the client.
     pub(crate) number: u32,
-    pub(crate) entry: Arc<Entry<S>>,
+    pub(crate) entry: Arc<OpenSession<S>>,
 }
 
 /// A session that was not taken in.
@@ -52,7 +52,7 @@ pub(crate) struct Refused<S> {
 /// A session that a client has.
 #[derive(Debug)]
 pub(crate) struct Found<S> {
-    pub(crate) entry: Arc<Entry<S>>,
+    pub(crate) entry: Arc<OpenSession<S>>,
     /// Others have it, too.
     pub(crate) is_shared: bool,
 }
@@ -60,7 +60,7 @@ pub(crate) struct Found<S> {
 /// A part in a session that was taken back.
 #[derive(Debug)]
 pub(crate) struct TakenPart<S> {
-    pub(crate) entry: Arc<Entry<S>>,
+    pub(crate) entry: Arc<OpenSession<S>>,
     /// It was the last part.
     pub(crate) is_last: bool,
 }
@@ -68,7 +68,7 @@ pub(crate) struct TakenPart<S> {
 /// A session, and the number of its parts.
 #[derive(Debug)]
 struct Counted<S> {
-    entry: Arc<Entry<S>>,
+    entry: Arc<OpenSession<S>>,
     parts: usize,
 }
 
@@ -140,7 +140,7 @@ impl<S> Table<S> {
         if let Err(error) = self.has_room(client) {
             return Err(Refused { error, session });
         }
-        let entry = Arc::new(Entry { token, session });
+        let entry = Arc::new(OpenSession { token, session });
         self.tokens.insert(token, Counted { entry: Arc::clone(&entry), parts: 1 });
         Ok(Opened { number: self.give(client, &entry), entry })
     }
@@ -166,7 +166,7 @@ impl<S> Table<S> {
         Ok(self.give(client, &entry))
     }
 
-    fn give(&mut self, client: ClientId, entry: &Arc<Entry<S>>) -> u32 {
+    fn give(&mut self, client: ClientId, entry: &Arc<OpenSession<S>>) -> u32 {
         let fresh = || Parts { sessions: BTreeMap::new(), last: 0 };
         let first = self.groups.first_of(client);
         let parts = self.clients.entry(first).or_insert_with(fresh);
@@ -191,12 +191,12 @@ impl<S> Table<S> {
     }
 
     /// Returns true if more than one client has a part of the session.
-    pub(crate) fn is_shared(&self, entry: &Entry<S>) -> bool {
+    pub(crate) fn is_shared(&self, entry: &OpenSession<S>) -> bool {
         self.tokens.get(&entry.token).is_some_and(|counted| counted.parts > 1)
     }
 
     /// Returns the number under which a client has a session.
-    pub(crate) fn number_of(&self, client: ClientId, entry: &Arc<Entry<S>>) -> Option<u32> {
+    pub(crate) fn number_of(&self, client: ClientId, entry: &Arc<OpenSession<S>>) -> Option<u32> {
         let parts = self.parts_of(client)?;
         parts.sessions.iter().find(|(_, own)| Arc::ptr_eq(own, entry)).map(|(number, _)| *number)
     }
@@ -225,7 +225,7 @@ impl<S> Table<S> {
             .collect()
     }
 
-    fn release(&mut self, entry: &Entry<S>) -> bool {
+    fn release(&mut self, entry: &OpenSession<S>) -> bool {
         let Some(counted) = self.tokens.get_mut(&entry.token) else { return false };
         counted.parts -= 1;
         if counted.parts > 0 {

@@ -26,7 +26,7 @@ pub const ALL: [ReasonText; 45] = [
     text(
         ReasonT::NotHot,
         "not-hot",
-        "Too little has gone through the session so far, as far as can be seen. To move earlier, lower move_after_calls or move_after_bytes.",
+        "Too little has gone through the session so far, as far as can be seen, or its calls are 4 ms apart or more. To move earlier, lower move_after_calls or move_after_bytes.",
     ),
     text(
         ReasonT::NoPeer,

@@ -108,15 +108,20 @@ impl Stage {
     }
 
     fn expect_in(&self, serve: &str, call: &str, list: impl Fn() -> Value) {
+        self.expect_one_of(&[[serve, call]], list);
+    }
+
+    /// Waits until the ends have one of these pairs of reasons.
+    fn expect_one_of(&self, pairs: &[[&str; 2]], list: impl Fn() -> Value) {
         let pids = [self.pid("serve"), self.pid("call")];
         let begun = Instant::now();
         loop {
             let list = list();
-            let found = pids.map(|pid| reason(&list, pid));
-            if found == [Some(serve.to_owned()), Some(call.to_owned())] {
+            let found = pids.map(|pid| reason(&list, pid).unwrap_or_default());
+            if pairs.iter().any(|pair| found == *pair) {
                 return;
             }
-            assert!(begun.elapsed() < PATIENCE, "{found:?}, not {serve} and {call}: {list:#}");
+            assert!(begun.elapsed() < PATIENCE, "{found:?}, not one of {pairs:?}: {list:#}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -138,6 +143,31 @@ fn nothing_is_wrong_with_what_is_not_hot() {
     stage.run(&["serve", "place", "2"]);
     stage.run(&["call", "place", "2"]);
     stage.expect("not-hot", "not-hot");
+}
+
+/// Two ends that ask 1,000 times with the default thresholds, the last `slow` times seldom.
+fn paced(slow: &str, spin: &str) -> Stage {
+    let mut stage = Stage::new();
+    stage.sandbox.set("SPIN", spin);
+    let slow = format!("slow={slow}");
+    stage.run(&["serve", "place", "1000"]);
+    stage.run(&[&slow, "call", "place", "1000"]);
+    stage
+}
+
+#[test]
+fn what_is_used_seldom_is_not_hot_unless_its_threads_stay_awake() {
+    paced("1000", "always").expect("none", "none");
+    paced("1000", "adaptive").expect("not-hot", "not-hot");
+}
+
+#[test]
+fn what_is_used_seldom_from_now_on_goes_home() {
+    paced("0", "adaptive").expect("none", "none");
+    // The end that takes the samples leaves, and the other one follows.
+    let pairs = [["not-hot", "peer-left"], ["peer-left", "not-hot"]];
+    let stage = paced("300", "adaptive");
+    stage.expect_one_of(&pairs, || stage.list());
 }
 
 #[test]

@@ -52,15 +52,15 @@ fn large_items(cells: &[Cell]) -> Vec<TargetResult> {
 }
 
 /// A placement of both sides, with its modes.
-struct Place {
+struct PlacementModes {
     title: &'static str,
     modes: &'static [Mode],
 }
 
 /// Within one placement, each rival is judged in its fastest mode.
-const PLACES: [Place; 2] = [
-    Place { title: "two processors", modes: &[Mode::SpinTwo, Mode::BlockTwo] },
-    Place { title: "same processor", modes: &[Mode::BlockOne] },
+const PLACES: [PlacementModes; 2] = [
+    PlacementModes { title: "two processors", modes: &[Mode::SpinTwo, Mode::BlockTwo] },
+    PlacementModes { title: "same processor", modes: &[Mode::BlockOne] },
 ];
 
 /// Compares each rival, in its own best mode at each size, with Sojourn in its best mode at that
@@ -77,7 +77,7 @@ fn rivals(cells: &[Cell]) -> Vec<TargetResult> {
     names.into_iter().flat_map(both).collect()
 }
 
-fn beside(cells: &[Cell], name: &str, kind: Kind, place: &Place) -> TargetResult {
+fn beside(cells: &[Cell], name: &str, kind: Kind, place: &PlacementModes) -> TargetResult {
     let target = format!("faster than {name} in its own best mode, {}", place.title);
     let ours = if kind == Kind::RivalInPlace { Kind::OursInPlace } else { Kind::Ours };
     let here = |cell: &&Cell| place.modes.contains(&cell.mode) && cell.ns > 0.0;

@@ -43,14 +43,14 @@ pub(crate) enum Between {
 
 /// The way and link of hosts.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Place {
+struct HostsKey {
     way: Stacks,
     between: Between,
 }
 
 /// The hosts of a run, by way and link.
 pub(crate) struct World {
-    hosts: RefCell<HashMap<Place, Rc<Hosts>>>,
+    hosts: RefCell<HashMap<HostsKey, Rc<Hosts>>>,
     built: Built,
     /// True for a run that only checks that everything works; its figures mean nothing.
     pub(crate) quick: bool,
@@ -71,12 +71,12 @@ impl World {
 
     /// Returns the hosts of a way; makes them at the first call.
     pub(crate) fn place(&self, way: Stacks, between: Between) -> Result<Rc<Hosts>> {
-        if let Some(place) = self.hosts.borrow().get(&Place { way, between }) {
+        if let Some(place) = self.hosts.borrow().get(&HostsKey { way, between }) {
             return Ok(Rc::clone(place));
         }
         let place = Rc::new(Hosts::new(way, between, &self.built)?);
         super::cleanup::note(place.folders());
-        self.hosts.borrow_mut().insert(Place { way, between }, Rc::clone(&place));
+        self.hosts.borrow_mut().insert(HostsKey { way, between }, Rc::clone(&place));
         Ok(place)
     }
 
@@ -92,7 +92,7 @@ impl World {
 
     /// Returns the ends that came home on one side of a way so far, by reason.
     pub(crate) fn returns(&self, way: Stacks, between: Between, side: Side) -> Returns {
-        let place = self.hosts.borrow().get(&Place { way, between }).map(Rc::clone);
+        let place = self.hosts.borrow().get(&HostsKey { way, between }).map(Rc::clone);
         let admin = place.and_then(|place| place.admin(side).ok().flatten());
         admin.and_then(|mut admin| admin.returns().ok()).unwrap_or_default()
     }

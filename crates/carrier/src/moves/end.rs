@@ -81,7 +81,7 @@ impl Carrier {
         self.tokens.remove(&delegated.token);
         self.flows.remove(key);
         // The keeper's duplicate goes first: the program's close has to be the last.
-        self.links.keeping.release(&delegated.kept.label);
+        self.links.keeping.release(&delegated.kept.fd_name);
         let stream = &delegated.stream;
         stream.freeze();
         if stream.ledger().is_lost() {

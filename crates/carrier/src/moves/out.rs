@@ -7,8 +7,8 @@ use crate::carrier::{Carrier, OpenedJoin};
 use crate::clock::later;
 use crate::datagrams;
 use crate::export::{ExportError, addresses, export, has_filter, has_gap, release};
+use crate::fd_name::{FdName, Kept};
 use crate::hasten::Hastening;
-use crate::label::{Kept, Label};
 use crate::links::{Links, Ticket};
 use crate::metastate::NextHop;
 use crate::next_hop::{hop_of, next_hop_of};
@@ -18,7 +18,7 @@ use crate::repair;
 use crate::session::{
     Delegated, JoinedStream, Outcome, Phase, Redirection, Session, Waiting, token,
 };
-use crate::sockets::LinkError;
+use crate::sockets::InterfaceError;
 use crate::too_big::PathMtu;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -313,7 +313,7 @@ impl Carrier {
         let ExportedSession { ticket, next_hop, record, sealed } = taken;
         let Ticket { number: link, owner, socket: packets, port } = ticket;
         let token = token();
-        let label = Label {
+        let fd_name = FdName {
             token,
             stream: joined.stream,
             side: joined.side,
@@ -327,7 +327,7 @@ impl Carrier {
             datagrams: None,
         };
         let inbox = peer_inboxes.descriptors(ends.peer.inbox).unwrap_or_default();
-        let kept = Kept { label, region: joined.region, inbox, own: None };
+        let kept = Kept { fd_name, region: joined.region, inbox, own: None };
         links.keeping.hold(&kept, ends.peer_process.as_fd(), Some(&socket), sealed.as_fd());
         tokens.insert(token, local);
         flows.insert(*key, local);
@@ -371,7 +371,7 @@ struct ExportedSession {
 #[derive(Debug, thiserror::Error)]
 enum TakeError {
     #[error(transparent)]
-    Link(#[from] LinkError),
+    Link(#[from] InterfaceError),
     #[error(transparent)]
     Unfiltered(#[from] Failed),
     #[error(transparent)]

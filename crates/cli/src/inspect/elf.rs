@@ -123,7 +123,7 @@ impl Elf {
             }
         }
         elf.is_program |= is_position_independent_program(&dynamic);
-        if let Some(Part { offset, len }) = names_of(&dynamic, &table) {
+        if let Some(FilePart { offset, len }) = names_of(&dynamic, &table) {
             let mut names = vec![0; usize::try_from(len).unwrap_or(0)];
             // Names that cannot be read are no obstacle here: the dynamic loader reports them.
             if bytes(offset, &mut names).is_ok() {
@@ -135,13 +135,13 @@ impl Elf {
 }
 
 /// A part of the file.
-struct Part {
+struct FilePart {
     offset: u64,
     len: u64,
 }
 
 /// Returns the part of the file that has the dynamic symbols' and libraries' names.
-fn names_of(dynamic: &[u8], table: &[u8]) -> Option<Part> {
+fn names_of(dynamic: &[u8], table: &[u8]) -> Option<FilePart> {
     const ENTRY: usize = 16;
     let entry = |tag: u64| {
         let mut all = dynamic.chunks_exact(ENTRY);
@@ -153,7 +153,7 @@ fn names_of(dynamic: &[u8], table: &[u8]) -> Option<Part> {
         let (offset, address, length) =
             (u64_at(segment, 8), u64_at(segment, 16), u64_at(segment, 32));
         let inside = at.checked_sub(address).filter(|inside| *inside < length)?;
-        let part = || Some(Part { offset: offset.checked_add(inside)?, len });
+        let part = || Some(FilePart { offset: offset.checked_add(inside)?, len });
         (u32_at(segment, 0) == SEGMENT_LOAD).then(part)?
     })
 }

@@ -102,6 +102,9 @@ const PUT_OFF_MAX: u32 = 1024;
 
 /// Calls from which on their rate says something.
 const RATE_CALLS: u32 = 16;
+/// The mean time between two calls from which on a move gains nothing: caches are cold again at
+/// each call, and its threads have slept.
+const SELDOM_NS: u64 = 4_000_000;
 
 impl FdEntry {
     /// Counts a kernel call that begins, before the look for a session: see the file's head.
@@ -149,6 +152,14 @@ impl FdEntry {
         let bytes = u128::from(self.counted()) * 1_000_000_000;
         let rate = if is_known { bytes / u128::from(time_ns) } else { 0 };
         self.rate_when_hot.store(u64::try_from(rate).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// Returns true if the calls that have made the descriptor hot by `now_ns` were far apart. A few
+    /// calls say nothing.
+    pub(crate) fn is_used_seldom(&self, now_ns: u64) -> bool {
+        let calls = self.calls.load(Ordering::Relaxed);
+        let time_ns = now_ns.saturating_sub(self.counted_since_ns.load(Ordering::Relaxed));
+        calls >= RATE_CALLS && time_ns / u64::from(calls) >= SELDOM_NS
     }
 
     /// Returns the rate that [`FdEntry::note_rate`] has noted, in bytes a second; 0: not known.
@@ -307,6 +318,20 @@ mod tests {
         entry.leave(Direction::Write);
         entry.leave(Direction::Read);
         assert_eq!((entry.users(Direction::Read), entry.users(Direction::Write)), (0, 1));
+    }
+
+    #[test]
+    fn calls_that_are_far_apart_are_told_from_those_that_are_not() {
+        let is_seldom = |calls, time_ns| {
+            let entry = FdEntry::default();
+            for _ in 0..calls {
+                entry.count(1);
+            }
+            entry.is_used_seldom(entry.counted_since_ns.load(Ordering::Relaxed) + time_ns)
+        };
+        assert!(is_seldom(32, 32 * SELDOM_NS));
+        assert!(!is_seldom(32, 32 * SELDOM_NS - 1));
+        assert!(!is_seldom(RATE_CALLS - 1, u64::from(RATE_CALLS) * SELDOM_NS), "too few");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::fds::entry::{FdEntry, mark};
 use crate::process::deferred::NotifyWhen;
 use crate::process::engine::Engine;
 use crate::process::library::Library;
-use crate::process::thresholds::{allows, is_for_this_host, is_usual, kind_of};
+use crate::process::thresholds::{allows, is_for_this_host, is_usual, kind_of, measures_pace};
 use sojourn_session::{KindT, ReasonT};
 use sojourn_shm::deadline::now_ns;
 
@@ -55,8 +55,13 @@ impl Library {
             // yet.
             return;
         }
-        entry.note_rate(now_ns());
+        let now_ns = now_ns();
+        let is_seldom = entry.counted() < config.move_after_bytes && entry.is_used_seldom(now_ns);
+        entry.note_rate(now_ns);
         entry.restart_counts();
+        if is_seldom && measures_pace(config) {
+            return;
+        }
         // Standard error is written by too many hands.
         let is_stdio = fd == 2 || self.host().stdio_uses(fd);
         if is_stdio || !allows(config, fd, kind) {

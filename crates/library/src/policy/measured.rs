@@ -2,7 +2,7 @@
 //!
 //! `session::progress` decides. While a session is away, the end that has woken its peer a few
 //! times looks once at the clock and at the rings' positions; that end sends the session home for a
-//! trial. In the kernel the library counts the session's calls as for any descriptor, and takes a
+//! trial, or because it is used seldom. In the kernel the library counts the session's calls as for any descriptor, and takes a
 //! sample each time a threshold is reached ([`Library::may_move_again`]). Only sessions that have
 //! had a trial have a record. Not here: sessions with other hosts (`bulk`).
 
@@ -10,10 +10,13 @@ use crate::fds::entry::{FdEntry, mark};
 use crate::host::lock::lock;
 use crate::process::deferred::NotifyWhen;
 use crate::process::library::{Library, library};
+use crate::process::thresholds::measures_pace;
 use crate::session::Session;
 use crate::session::directions::TxPhase;
 use crate::session::identity::Generation;
-use crate::session::progress::{Clocks, Next, Rate, TrialHistory, TrialProgress, TrialRates};
+use crate::session::progress::{
+    Clocks, Next, Rate, Sample, TrialHistory, TrialProgress, TrialRates,
+};
 use core::sync::atomic::Ordering;
 use rustix::time::{ClockId, clock_gettime};
 use sojourn_session::ReasonT;
@@ -85,7 +88,7 @@ impl Session {
     /// is due.
     #[cold]
     pub(crate) fn measure(&self, generation: Generation) {
-        let (now_ns, rate) = {
+        let (now_ns, sample) = {
             let tx = lock(&self.tx);
             if !self.is_still(generation) || tx.phase != TxPhase::Ring {
                 return;
@@ -94,15 +97,20 @@ impl Session {
             let Some(stream) = tx.stream.as_ref().filter(|stream| judges(stream)) else { return };
             let Traffic { sent, received } = stream.totals();
             let at = clocks();
-            let rate = lock(&local.progress).sample(at, sent.saturating_add(received));
-            let Some(rate) = rate else { return };
-            (at.now_ns, rate)
+            let total = sent.saturating_add(received);
+            (at.now_ns, lock(&local.progress).sample(at, total))
         };
         // A pending kernel event may be the session's end, and such a trial would show nothing.
-        if self.tx_kernel_event.load(Ordering::Relaxed) {
+        if sample == Sample::Away || self.tx_kernel_event.load(Ordering::Relaxed) {
             return;
         }
         let library = library();
+        let Sample::TrialDue(rate) = sample else {
+            if measures_pace(library.policy.config()) {
+                self.leave(ReasonT::NotHot, false);
+            }
+            return;
+        };
         // The program may use any of the numbers in the kernel, so each gets the record.
         let numbers = lock(&self.facts).numbers.clone();
         for fd in numbers {

@@ -53,6 +53,24 @@ fn a_trial_sends_a_session_home_with_all_that_was_sent() {
 }
 
 #[test]
+fn a_session_that_is_used_seldom_goes_home_and_may_move_again() {
+    let pair = Pair::joined();
+    pair.warm_up();
+    let entry = library().table.known(pair.fd(0)).unwrap();
+    let local = library().session_of(pair.fd(0)).unwrap().local().unwrap();
+    let mut away = TrialHistory::new().away();
+    for seconds in [2, 1] {
+        away.sample(Clocks { now_ns: now_ns() - seconds * 1_000_000_000, cpu_ns: 0 }, 0);
+    }
+    *lock(&local.progress) = away;
+    local.is_due.store(true, Ordering::Relaxed);
+    assert_eq!(write(pair.fd(0), b"question"), Ok(8));
+    assert_eq!(read(pair.fd(1), &mut [0; 16]), Ok(8));
+    assert!(!is_away(pair.fd(0)) && !is_away(pair.fd(1)));
+    assert_eq!((entry.has(mark::MEASURED), entry.kept_for()), (false, None));
+}
+
+#[test]
 fn what_did_better_in_the_kernel_stays_there_and_says_why() {
     let pair = Pair::joined();
     pair.warm_up();

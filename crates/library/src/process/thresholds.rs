@@ -126,6 +126,12 @@ pub(crate) fn is_usual(config: &Config) -> bool {
         == (usual.move_after_calls, usual.move_after_bytes)
 }
 
+/// Returns true if sessions whose calls are far apart are left to the kernel. Awake threads gain at
+/// any pace (`spin = always`), and other thresholds than the default ones are taken at their word.
+pub(crate) fn measures_pace(config: &Config) -> bool {
+    config.measure_bulk && config.spin != Spin::Always && is_usual(config)
+}
+
 /// Returns true if the configuration lets this program's sessions move. A program has several
 /// names: that of its file, that of the link it was started by (`redis-server` is a link to
 /// `redis-check-rdb`), and the one that `ps` and `sojourn ss` show. A match with any of them

@@ -3,7 +3,7 @@
 //! Each is one call of the IPC, and waits for nothing but the server's answer. Not here: who makes
 //! them on which connection (`direct`, `protocol_server`), and calls that wait there (`direct`).
 
-use crate::session::datagram::{Datagram, Place, Told};
+use crate::session::datagram::{Datagram, MessageRoom, Told};
 use core::time::Duration;
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 use sojourn_ipc::rt::CallError;
@@ -109,15 +109,15 @@ impl Channel {
     pub(crate) fn receive_from(
         &mut self,
         session: u32,
-        place: &mut Place<'_, '_>,
+        into: &mut MessageRoom<'_, '_>,
         peek: bool,
     ) -> Answered<Datagram> {
         let flags = DONT_WAIT | if peek { PEEK } else { 0 };
-        let size = room(place.bufs, 0) as u32;
+        let size = room(into.bufs, 0) as u32;
         let Self { receiver, data, control } = self;
         let client = receiver.client.with_deadline(Deadline::after(ANSWER_LIMIT));
         let out = client.receive_from(session, flags, size, control, data)?;
-        Ok(arrived(&out, control, data, place))
+        Ok(arrived(&out, control, data, into))
     }
 
     /// Counts the bytes that could be received, up to those of one call.
@@ -148,20 +148,20 @@ pub(crate) fn accept(status: u32) -> Result<(), Failure> {
     }
 }
 
-/// Copies an answer's datagram to its place: control messages and bytes. Nothing of it is
+/// Copies an answer's datagram to its room: control messages and bytes. Nothing of it is
 /// believed: an answer that makes no sense is an error.
 pub(crate) fn arrived(
     out: &ProtocolReceiveFromOut,
     control: &[u8],
     data: &[u8],
-    place: &mut Place<'_, '_>,
+    into: &mut MessageRoom<'_, '_>,
 ) -> Result<Datagram, Failure> {
     accept(out.ret)?;
     let source = out.from.socket_addr().ok().flatten();
     let source = source.ok_or(Failure::Refused(Errno::BADMSG))?;
-    let copied = scatter(data, place.bufs, 0);
+    let copied = scatter(data, into.bufs, 0);
     let len = (out.whole as usize).clamp(copied, DATA_MAX as usize);
-    *place.messages = (!control.is_empty()).then(|| ControlMessages::of(control));
+    *into.messages = (!control.is_empty()).then(|| ControlMessages::of(control));
     Ok(Datagram { source, len, copied, told: Told::InAttempt })
 }
 
@@ -227,8 +227,8 @@ mod tests {
             let out = ProtocolReceiveFromOut { ret: 0, from, whole };
             let mut room = [0; 8];
             let bufs = &mut [IoSliceMut::new(&mut room)];
-            let place = &mut Place { bufs, messages: &mut None };
-            let got = arrived(&out, &[7; 3], b"data", place);
+            let into = &mut MessageRoom { bufs, messages: &mut None };
+            let got = arrived(&out, &[7; 3], b"data", into);
             got.map(|datagram| (datagram.len, datagram.copied))
         };
         for (whole, len) in [(0, 4), (4, 4), (9, 9), (u32::MAX, DATA_MAX as usize)] {

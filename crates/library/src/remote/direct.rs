@@ -21,7 +21,7 @@ use crate::process::library::library;
 use crate::remote::channel::{
     ANSWER_LIMIT, Answered, Channel, Failure, accept, arrived, room, scatter,
 };
-use crate::session::datagram::{Datagram, Place};
+use crate::session::datagram::{Datagram, MessageRoom};
 use core::ops::ControlFlow;
 use rustix::io::{Errno, IoSliceMut};
 use sojourn_ipc::Deadline;
@@ -121,15 +121,15 @@ impl Taken<'_> {
     pub(crate) fn receive_from(
         &mut self,
         session: u32,
-        place: &mut Place<'_, '_>,
+        into: &mut MessageRoom<'_, '_>,
         until: Deadline,
     ) -> Answered<ControlFlow<Ended, Datagram>> {
-        let size = room(place.bufs, 0) as u32;
+        let size = room(into.bufs, 0) as u32;
         let begin = |receiver: &mut Receiver, limit| receiver.begin_from(session, size, limit);
         self.wait_in_server(until, begin, |channel, receiving, limit| {
             let Channel { receiver, data, control } = channel;
             let out = receiver.finish_from(receiving, control, data, limit)?;
-            Ok(arrived(&out, control, data, place))
+            Ok(arrived(&out, control, data, into))
         })
     }
 

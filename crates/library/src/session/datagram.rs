@@ -53,9 +53,9 @@ impl Told {
     }
 }
 
-/// Where a datagram of the protocol server's goes.
+/// The memory for a datagram of the protocol server: its bytes and its control messages.
 #[derive(Debug)]
-pub(crate) struct Place<'p, 'b> {
+pub(crate) struct MessageRoom<'p, 'b> {
     pub(crate) bufs: &'p mut [IoSliceMut<'b>],
     pub(crate) messages: &'p mut Option<ControlMessages>,
 }

@@ -20,7 +20,8 @@
 //! trials cost less and less.
 //!
 //! A program that paces itself makes the same progress anywhere. There the **processor time** of
-//! the process for each byte decides, if it is much more away.
+//! the process for each byte decides, if it is much more away. A session whose peer is woken a few
+//! times a second only goes home without a trial.
 
 /// Length of a slice, and the length beyond which a slice had a pause in it (nanoseconds).
 const SLICE_NS: u64 = 20_000_000;
@@ -35,6 +36,10 @@ const TRIAL_AFTER_NS: u64 = 2 * SECOND_NS;
 const TRIAL_AFTER_MAX_NS: u64 = 3600 * SECOND_NS;
 /// Time away before the trial of a session that was slower away in its last trial.
 const AGAIN_AFTER_NS: u64 = SECOND_NS / 5;
+/// Samples of which each took at least so long, one after the other, show that a session is used
+/// seldom (nanoseconds).
+const SELDOM_NS: u64 = 256_000_000;
+const SELDOM_SAMPLES: u32 = 2;
 /// The longest time that a trial may last.
 const TRIAL_MAX_NS: u64 = SECOND_NS;
 /// Time in the kernel after the first trial that the kernel won, and the longest such time.
@@ -156,15 +161,40 @@ pub(crate) struct TrialProgress {
     meter: Meter,
     /// The beginning of the time without a pause.
     steady_since: Option<u64>,
+    /// The time of the last sample, and how many samples to the last one came late.
+    sampled_ns: Option<u64>,
+    late: u32,
+}
+
+/// What a sample of a session that is away has shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sample {
+    /// The session stays away.
+    Away,
+    /// A trial is due; the rate away.
+    TrialDue(Rate),
+    /// The session is used seldom.
+    Seldom,
 }
 
 impl TrialProgress {
-    /// Takes a sample: `total` bytes have gone both ways by now. Returns the rate away if a trial
-    /// is due.
-    pub(crate) fn sample(&mut self, at: Clocks, total: u64) -> Option<Rate> {
+    /// Takes a sample, after some more wake-ups of the peer: `total` bytes have gone both ways by
+    /// now.
+    pub(crate) fn sample(&mut self, at: Clocks, total: u64) -> Sample {
         if self.trial_after_ns == 0 {
-            return None;
+            return Sample::Away;
         }
+        let before_ns = self.sampled_ns.replace(at.now_ns).unwrap_or(at.now_ns);
+        let is_late = at.now_ns.saturating_sub(before_ns) >= SELDOM_NS;
+        self.late = if is_late { self.late + 1 } else { 0 };
+        if self.late >= SELDOM_SAMPLES {
+            return Sample::Seldom;
+        }
+        self.due(at, total).map_or(Sample::Away, Sample::TrialDue)
+    }
+
+    /// Returns the rate away if a trial is due.
+    fn due(&mut self, at: Clocks, total: u64) -> Option<Rate> {
         if !self.meter.count(at, total) {
             self.steady_since = None;
         }

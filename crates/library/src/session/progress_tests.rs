@@ -67,7 +67,7 @@ fn play(world: &World, seconds: u64) -> Story {
         let at = Clocks { now_ns, cpu_ns };
         match &mut away {
             Some(watch) => {
-                if let Some(rate) = watch.sample(at, total) {
+                if let Sample::TrialDue(rate) = watch.sample(at, total) {
                     story.trials += 1;
                     past.goes_home(now_ns, rate);
                     away = None;
@@ -178,7 +178,7 @@ fn sessions_with_pauses_are_never_tried() {
         for step in 0..30 {
             total += 1000;
             let now_ns = burst * SECOND_NS + step * STEP_NS;
-            assert_eq!(away.sample(at(now_ns), total), None);
+            assert_eq!(away.sample(at(now_ns), total), Sample::Away);
         }
     }
 }
@@ -196,5 +196,21 @@ fn a_trial_that_finds_nothing_to_measure_ends_and_the_next_is_later() {
 #[test]
 fn one_that_is_not_watched_is_never_tried() {
     let mut away = TrialProgress::default();
-    assert!((0..100_000).all(|step| away.sample(at(step * STEP_NS), step << 10).is_none()));
+    assert!((0..100_000).all(|step| away.sample(at(step * STEP_NS), step << 10) == Sample::Away));
+    assert!((0..100).all(|step| away.sample(at(step * SECOND_NS), 0) == Sample::Away));
+}
+
+#[test]
+fn one_that_is_used_seldom_goes_home_without_a_trial() {
+    let samples = |step_ns| {
+        let mut away = TrialHistory::new().away();
+        (0..10).map(move |step| away.sample(at(step * step_ns), 64 * step)).collect::<Vec<_>>()
+    };
+    assert_eq!(samples(SELDOM_NS)[..3], [Sample::Away, Sample::Away, Sample::Seldom]);
+    // Just fast enough, for as long as it likes.
+    assert_eq!(samples(SELDOM_NS - 1), [Sample::Away; 10]);
+    // A pause is no pace.
+    let mut away = TrialHistory::new().away();
+    let times = (0..100).map(|burst| burst * SECOND_NS).flat_map(|from| [from, from + STEP_NS]);
+    assert!(times.into_iter().all(|now_ns| away.sample(at(now_ns), 0) == Sample::Away));
 }

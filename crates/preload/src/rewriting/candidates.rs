@@ -73,7 +73,7 @@ fn tests_integrity(constants: &Mapping) -> bool {
 
 /// Reads a mapping in parts, each with some bytes around it.
 fn each_part(mapping: &Mapping, mut look: impl FnMut(Range<u64>, Text<'_>)) {
-    let range = &mapping.place.range;
+    let range = &mapping.extent.range;
     let mut buffer = vec![0; (PART + 2 * AROUND) as usize];
     for start in range.clone().step_by(PART as usize) {
         let address = start.saturating_sub(AROUND).max(range.start);

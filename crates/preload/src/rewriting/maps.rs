@@ -7,9 +7,9 @@ use core::ops::Range;
 
 pub(super) const PAGE: u64 = 4096;
 
-/// A mapping's place in memory and in its file.
+/// A mapping's addresses, and the part of a file that they map.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct Extent {
     pub(super) range: Range<u64>,
     pub(super) offset: u64,
     pub(super) file: File,
@@ -25,7 +25,7 @@ pub(super) struct File {
 /// A mapping.
 #[derive(Clone, Debug)]
 pub(super) struct Mapping {
-    pub(super) place: Place,
+    pub(super) extent: Extent,
     is_readable: bool,
     is_writable: bool,
     is_executable: bool,
@@ -35,7 +35,7 @@ pub(super) struct Mapping {
 
 impl Mapping {
     fn is_file(&self) -> bool {
-        self.place.file.inode != 0
+        self.extent.file.inode != 0
     }
 }
 
@@ -55,7 +55,7 @@ fn parse(line: &str) -> Option<Mapping> {
     let file = File { device: words.next()?.to_owned(), inode: words.next()?.parse().ok()? };
     let has = |at: usize, right: u8| rights.get(at) == Some(&right);
     Some(Mapping {
-        place: Place { range: hex(start)?..hex(end)?, offset, file },
+        extent: Extent { range: hex(start)?..hex(end)?, offset, file },
         is_readable: has(0, b'r'),
         is_writable: has(1, b'w'),
         is_executable: has(2, b'x'),
@@ -85,12 +85,14 @@ impl Maps {
         let parts = [c"write", c"pthread_create", c"dlopen", c"timer_create", c"forkpty"];
         let parts = parts.iter().filter_map(|name| objects::of_c_library(name));
         let at = [own, loader].into_iter().chain(parts.map(|at| at as u64));
-        at.filter_map(|at| Some(self.at(at)?.place.file.clone())).filter(|f| f.inode != 0).collect()
+        at.filter_map(|at| Some(self.at(at)?.extent.file.clone()))
+            .filter(|f| f.inode != 0)
+            .collect()
     }
 
     /// Returns the mapping with this address.
     fn at(&self, address: u64) -> Option<&Mapping> {
-        self.all.iter().find(|one| one.place.range.contains(&address))
+        self.all.iter().find(|one| one.extent.range.contains(&address))
     }
 
     /// Iterates over the code that comes from files and is not writable.
@@ -108,24 +110,24 @@ impl Maps {
 
     /// Returns true if the calls of this code are known.
     pub(super) fn is_excepted(&self, code: &Mapping) -> bool {
-        self.excepted.contains(&code.place.file)
+        self.excepted.contains(&code.extent.file)
     }
 
     /// Returns the address of the first page of the code's file, if it is mapped before the code.
     pub(super) fn base(&self, code: &Mapping) -> Option<u64> {
         let is_base = |one: &&Mapping| {
-            let place = &one.place;
-            place.file == code.place.file
-                && place.offset == 0
-                && place.range.start <= code.place.range.start
+            let extent = &one.extent;
+            extent.file == code.extent.file
+                && extent.offset == 0
+                && extent.range.start <= code.extent.range.start
         };
-        self.all.iter().rev().find(is_base).map(|one| one.place.range.start)
+        self.all.iter().rev().find(is_base).map(|one| one.extent.range.start)
     }
 
     /// Returns what is mapped of the code's file for reading only, code and constants.
     pub(super) fn constants(&self, code: &Mapping) -> impl Iterator<Item = &Mapping> {
-        let file = code.place.file.clone();
-        let is_it = move |one: &&Mapping| one.place.file == file && one.is_readable;
+        let file = code.extent.file.clone();
+        let is_it = move |one: &&Mapping| one.extent.file == file && one.is_readable;
         self.all.iter().filter(is_it).filter(|one| !one.is_writable)
     }
 
@@ -141,12 +143,12 @@ impl Maps {
         let named = |name| self.all.iter().find(move |one| one.name == name);
         // SAFETY: tells where the break is.
         let end = unsafe { raw::call(libc::SYS_brk, [0; 6]) } as u64;
-        let start = named("[heap]").map_or(end, |heap| heap.place.range.start);
-        let stack = named("[stack]").map(|one| one.place.range.clone());
+        let start = named("[heap]").map_or(end, |heap| heap.extent.range.start);
+        let stack = named("[stack]").map(|one| one.extent.range.clone());
         let is_inside = ALL.start <= range.start && range.end <= ALL.end;
         is_inside
             && !meets(start..end + BREAK)
             && !stack.is_some_and(|stack| meets(stack.start.saturating_sub(STACK)..stack.end))
-            && !self.all.iter().any(|one| meets(one.place.range.clone()))
+            && !self.all.iter().any(|one| meets(one.extent.range.clone()))
     }
 }

@@ -14,6 +14,7 @@
  *   data=N      limits the data to N bytes
  *   user=N      becomes user N of group N
  *   sandbox     installs a system call filter that allows everything
+ *   slow=N      (call) leaves 10 ms before each of the last N questions
  *   clone       makes a child with a stack of its own (clone)
  *   numbers     (after half of the questions) opens and closes every descriptor number */
 #define _GNU_SOURCE
@@ -178,14 +179,16 @@ static void say(const char *role)
 
 int main(int count, char **words)
 {
-    int numbers = 0;
+    int numbers = 0, slow = 0;
     alarm(120);
     if (count > 2 && strcmp(words[1], "forbid") == 0)
         forbid(words + 2);
     int at = 1;
     for (; at < count && strcmp(words[at], "serve") != 0 && strcmp(words[at], "call") != 0; at++) {
         const char *value = strchr(words[at], '=');
-        if (value != NULL)
+        if (strncmp(words[at], "slow=", 5) == 0)
+            slow = atoi(words[at] + 5);
+        else if (value != NULL)
             confine(words[at], atoi(value + 1), value + 1);
         else if (strcmp(words[at], "sandbox") == 0)
             allow_all();
@@ -205,6 +208,8 @@ int main(int count, char **words)
             need(read(end, text, sizeof text) == sizeof text, "read");
             need(write(end, text, sizeof text) == sizeof text, "write");
         } else {
+            if (i >= questions - slow)
+                usleep(10 * 1000);
             memset(text, i, sizeof text);
             need(write(end, text, sizeof text) == sizeof text, "write");
             need(read(end, text, sizeof text) == sizeof text, "read");

@@ -14,7 +14,7 @@ use crate::process::library::library;
 use crate::remote::direct::Ended;
 use crate::remote::served::Asked;
 use crate::session::Session;
-use crate::session::datagram::{Datagram, Place};
+use crate::session::datagram::{Datagram, MessageRoom};
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering;
 use rustix::io::{Errno, IoSlice, IoSliceMut};
@@ -38,10 +38,10 @@ impl UdpSession<'_> {
                 true => *attempt.deadline.get_or_insert_with(|| Deadline::from_limit(limit)),
                 false => Deadline::NEVER,
             };
-            let mut place = Place { bufs: &mut *bufs, messages: &mut attempt.messages };
+            let mut into = MessageRoom { bufs: &mut *bufs, messages: &mut attempt.messages };
             let asked = match may_wait && !how.peek {
-                true => self.await_datagram(&mut place, until),
-                false => self.datagram_now(&mut place, how.peek),
+                true => self.await_datagram(&mut into, until),
+                false => self.datagram_now(&mut into, how.peek),
             };
             let waited = match asked {
                 // Of a call under way nobody knows: its datagram is lost, or the kernel has it.
@@ -69,11 +69,11 @@ impl UdpSession<'_> {
     /// Asks for a datagram that is there.
     fn datagram_now(
         &self,
-        place: &mut Place<'_, '_>,
+        into: &mut MessageRoom<'_, '_>,
         peek: bool,
     ) -> Asked<ControlFlow<Ended, Datagram>> {
         self.session.ask_service(self.generation, |server, number| {
-            server.receive_from(number, place, peek).map(ControlFlow::Continue)
+            server.receive_from(number, into, peek).map(ControlFlow::Continue)
         })
     }
 
@@ -81,13 +81,13 @@ impl UdpSession<'_> {
     /// for one that is there.
     fn await_datagram(
         &self,
-        place: &mut Place<'_, '_>,
+        into: &mut MessageRoom<'_, '_>,
         until: Deadline,
     ) -> Asked<ControlFlow<Ended, Datagram>> {
         self.session.ask_service(self.generation, |server, number| {
-            match server.receive_from_waiting(number, place, until) {
+            match server.receive_from_waiting(number, into, until) {
                 Some(received) => received,
-                None => server.receive_from(number, place, false).map(ControlFlow::Continue),
+                None => server.receive_from(number, into, false).map(ControlFlow::Continue),
             }
         })
     }
@@ -116,8 +116,8 @@ impl Session {
     /// Returns the length (bytes) of the next datagram, as the server says.
     pub(super) fn next_datagram_by_service(&self) -> Option<usize> {
         let number = self.service.number()?;
-        let place = &mut Place { bufs: &mut [], messages: &mut None };
-        let next = library().protocol_server()?.receive_from(number, place, true);
+        let into = &mut MessageRoom { bufs: &mut [], messages: &mut None };
+        let next = library().protocol_server()?.receive_from(number, into, true);
         next.ok().map(|datagram| datagram.len)
     }
 }

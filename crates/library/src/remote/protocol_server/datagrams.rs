@@ -5,7 +5,7 @@
 use super::ProtocolServer;
 use crate::remote::channel::Failure;
 use crate::remote::direct::Ended;
-use crate::session::datagram::{Datagram, Place};
+use crate::session::datagram::{Datagram, MessageRoom};
 use crate::session::service::ServiceNumber;
 use core::ops::ControlFlow;
 use rustix::io::IoSlice;
@@ -29,10 +29,10 @@ impl ProtocolServer {
     pub(crate) fn receive_from(
         &self,
         number: ServiceNumber,
-        place: &mut Place<'_, '_>,
+        into: &mut MessageRoom<'_, '_>,
         peek: bool,
     ) -> Result<Datagram, Failure> {
-        self.ask_of(number, |channel| channel.receive_from(number.session, place, peek))
+        self.ask_of(number, |channel| channel.receive_from(number.session, into, peek))
     }
 
     /// Receives a datagram, and waits for it in the server; `Break` if that has ended without one.
@@ -40,9 +40,9 @@ impl ProtocolServer {
     pub(crate) fn receive_from_waiting(
         &self,
         number: ServiceNumber,
-        place: &mut Place<'_, '_>,
+        into: &mut MessageRoom<'_, '_>,
         until: Deadline,
     ) -> Option<Result<ControlFlow<Ended, Datagram>, Failure>> {
-        self.wait_on(number, |taken| taken.receive_from(number.session, place, until))
+        self.wait_on(number, |taken| taken.receive_from(number.session, into, until))
     }
 }

@@ -1,8 +1,8 @@
-//! A link: one client with one packet socket, served by an endpoint of its own.
+//! One client with one packet socket, served by an endpoint of its own.
 //!
-//! It has a thread for the client's calls, and the one that calls [`Link::run`], which sleeps for
-//! frames. It ends with its client: the connection's hang-up is what the second thread sees, before
-//! the greeting as well as after it. Not here: where clients and packet sockets come from
+//! It has a thread for the client's calls, and the one that calls [`ServedClient::run`], which
+//! sleeps for frames. It ends with its client: the second thread sees the connection's hang-up,
+//! before the greeting as well as after it. Not here: where clients and packet sockets come from
 //! (`process`).
 
 use crate::server::Driver;
@@ -15,7 +15,7 @@ use sojourn_ipc::{BindError, Deadline, Endpoint, ServerOptions, Wait};
 use sojourn_netif::{Message, OpenError};
 use std::sync::Arc;
 
-/// How a link is served.
+/// How a client is served.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Serving {
     /// The way of frames.
@@ -26,7 +26,7 @@ pub struct Serving {
 
 /// The reason why a client is not served.
 #[derive(Debug, thiserror::Error)]
-pub enum LinkError {
+pub enum ServeError {
     /// The descriptor is no packet socket that can be used.
     #[error(transparent)]
     Packets(#[from] OpenError),
@@ -34,12 +34,12 @@ pub enum LinkError {
     #[error(transparent)]
     Endpoint(#[from] BindError),
     /// The kernel refused.
-    #[error("a link: {0}")]
+    #[error("a client: {0}")]
     System(#[from] Errno),
 }
 
 /// A client and its packet socket.
-pub struct Link {
+pub struct ServedClient {
     driver: Arc<Driver>,
     endpoint: Endpoint,
     /// A duplicate of the client's connection, for its hang-up.
@@ -47,19 +47,19 @@ pub struct Link {
     serving: Serving,
 }
 
-impl core::fmt::Debug for Link {
+impl core::fmt::Debug for ServedClient {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Link").field("serving", &self.serving).finish_non_exhaustive()
+        f.debug_struct("ServedClient").field("serving", &self.serving).finish_non_exhaustive()
     }
 }
 
-impl Link {
+impl ServedClient {
     /// Begins to serve a client. `packets`: a bound packet socket without a ring; `client`: the
     /// driver's end of a connection, on which nothing has been said yet.
     ///
     /// # Errors
-    /// [`LinkError`].
-    pub fn new(packets: OwnedFd, client: OwnedFd, serving: Serving) -> Result<Self, LinkError> {
+    /// [`ServeError`].
+    pub fn new(packets: OwnedFd, client: OwnedFd, serving: Serving) -> Result<Self, ServeError> {
         let driver = Arc::new(Driver::new(Message::from_descriptor(packets)?, serving.way)?);
         let options =
             ServerOptions { max_clients: 1, wait: serving.wait, ..device_server_options() };

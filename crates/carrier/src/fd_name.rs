@@ -11,9 +11,10 @@ use sojourn_session::{DelegationToken, InboxNumber, InboxSlot, StreamNumber};
 use std::fmt;
 use std::str::FromStr;
 
-/// A session's numbers, as the keeper has them.
+/// A session's numbers, which the keeper has as the name of its descriptors (`FDNAME` in
+/// sd_pid_notify_with_fds(3)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Label {
+pub(crate) struct FdName {
     pub(crate) token: DelegationToken,
     pub(crate) stream: StreamNumber,
     /// The carrier's side of the stream.
@@ -41,7 +42,7 @@ pub(crate) struct OfDatagrams {
 }
 
 const SESSION: &str = "session";
-impl fmt::Display for Label {
+impl fmt::Display for FdName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             token: DelegationToken(token), stream, side, ring_bytes: [ring0, ring1], ..
@@ -59,7 +60,7 @@ impl fmt::Display for Label {
     }
 }
 
-impl FromStr for Label {
+impl FromStr for FdName {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
@@ -69,7 +70,7 @@ impl FromStr for Label {
         }
         let mut next = || words.next().and_then(|word| word.parse::<u64>().ok()).ok_or(());
         let narrow = |number: u64| u32::try_from(number).map_err(drop);
-        let mut label = Self {
+        let mut fd_name = Self {
             token: DelegationToken(next()?),
             stream: StreamNumber(next()?),
             side: u8::try_from(next()?).map_err(drop)?,
@@ -85,9 +86,9 @@ impl FromStr for Label {
         if let Ok(cookie) = next() {
             let is_both = next()? != 0;
             let own = InboxSlot { inbox: InboxNumber(next()?), slot: narrow(next()?)? };
-            label.datagrams = Some(OfDatagrams { cookie, is_both, own });
+            fd_name.datagrams = Some(OfDatagrams { cookie, is_both, own });
         }
-        if words.next().is_none() && label.side < 2 { Ok(label) } else { Err(()) }
+        if words.next().is_none() && fd_name.side < 2 { Ok(fd_name) } else { Err(()) }
     }
 }
 
@@ -99,7 +100,7 @@ fn mac_of(number: u64) -> Result<Option<Mac>, ()> {
 
 /// The descriptors that the next server may need of a session, beside its socket and its record.
 pub(crate) struct Kept {
-    pub(crate) label: Label,
+    pub(crate) fd_name: FdName,
     pub(crate) region: Descriptor,
     /// Memory, ready event, attention event: of the program's inbox, and of the carrier's if it is
     /// a UDP socket's session.
@@ -129,7 +130,7 @@ mod tests {
 
     #[test]
     fn labels_come_back() {
-        let label = Label {
+        let fd_name = FdName {
             token: DelegationToken(u64::MAX),
             stream: StreamNumber(7),
             side: 1,
@@ -142,18 +143,18 @@ mod tests {
             port: Some([2, 0, 0, 0, 0, 7]),
             datagrams: None,
         };
-        let text = label.to_string();
-        assert_eq!(text.parse(), Ok(label));
-        let label = Label { port: None, ..label };
-        assert_eq!(label.to_string().parse(), Ok(label));
-        assert_eq!(format!("{text} 1").parse::<Label>(), Err(()));
+        let text = fd_name.to_string();
+        assert_eq!(text.parse(), Ok(fd_name));
+        let fd_name = FdName { port: None, ..fd_name };
+        assert_eq!(fd_name.to_string().parse(), Ok(fd_name));
+        assert_eq!(format!("{text} 1").parse::<FdName>(), Err(()));
         let own = InboxSlot { inbox: InboxNumber(u64::MAX), slot: 8 };
         let of_datagrams = OfDatagrams { cookie: u64::MAX, is_both: true, own };
-        let label = Label { datagrams: Some(of_datagrams), ..label };
-        let udp = label.to_string();
-        assert_eq!(udp.parse(), Ok(label));
-        assert_eq!(format!("{udp} 1").parse::<Label>(), Err(()));
-        assert_eq!(text.replace(" 1 ", " 2 ").parse::<Label>(), Err(()));
-        assert_eq!("link 3 sojourn_link".parse::<Label>(), Err(()));
+        let fd_name = FdName { datagrams: Some(of_datagrams), ..fd_name };
+        let udp = fd_name.to_string();
+        assert_eq!(udp.parse(), Ok(fd_name));
+        assert_eq!(format!("{udp} 1").parse::<FdName>(), Err(()));
+        assert_eq!(text.replace(" 1 ", " 2 ").parse::<FdName>(), Err(()));
+        assert_eq!("link 3 sojourn_link".parse::<FdName>(), Err(()));
     }
 }
