@@ -4,14 +4,14 @@
 
 use crate::args::ServerArgs;
 use crate::server::Silent;
-use crate::sessions::{Row, of_server};
+use crate::sessions::{Inode, Row, of_server};
 use anyhow::{Context as _, Result, anyhow};
 use sojourn_ipc::{Address, Connection, Deadline, Wait};
 use sojourn_session::pages;
 use sojourn_session::place::Surroundings;
 use sojourn_session::{
     AdminClient, AdminStatsOut, ConcernedInfoT, ConnectionInfoT, HomeT, RefusedInfoT,
-    SessionClient, SessionInfoT, TimesInfoT, admin_connect_options, config,
+    SessionClient, SessionInfoT, StreamNumber, TimesInfoT, admin_connect_options, config,
     session_connect_options,
 };
 use std::os::fd::AsFd as _;
@@ -166,19 +166,23 @@ impl Client {
 
     /// Asks a process to offer its descriptors of a socket or pipe. Returns false if the server
     /// knows no such process, or the process belongs to another user.
-    pub(crate) fn move_in(&mut self, pid: u32, inode: u64, home: HomeT) -> Result<bool> {
-        self.ask().move_in(pid, inode, home).with_context(|| format!("{}: move", self.address))
+    pub(crate) fn move_in(&mut self, pid: u32, inode: Inode, home: HomeT) -> Result<bool> {
+        self.ask().move_in(pid, inode.0, home).with_context(|| format!("{}: move", self.address))
     }
 
     /// Recalls a stream. Returns false if there is no such stream, or it belongs to another user.
-    pub(crate) fn recall(&mut self, stream: u64) -> Result<bool> {
-        self.ask().recall_stream(stream).with_context(|| format!("{}: recall", self.address))
+    pub(crate) fn recall(&mut self, stream: StreamNumber) -> Result<bool> {
+        self.ask().recall_stream(stream.0).with_context(|| format!("{}: recall", self.address))
     }
 
     /// Has a session that is away timed for `seconds`, and returns the times of its layers so far.
     /// `None`: there is no such session, or it belongs to another user.
-    pub(crate) fn times(&mut self, stream: u64, seconds: u32) -> Result<Option<TimesInfoT>> {
-        let reply = self.ask().stream_times(stream, seconds);
+    pub(crate) fn times(
+        &mut self,
+        stream: StreamNumber,
+        seconds: u32,
+    ) -> Result<Option<TimesInfoT>> {
+        let reply = self.ask().stream_times(stream.0, seconds);
         let reply = reply.with_context(|| format!("{}: times", self.address))?;
         Ok(reply.ret.then_some(reply.times))
     }

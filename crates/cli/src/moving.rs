@@ -6,9 +6,9 @@
 use crate::args::{Filter, Home, Move};
 use crate::client::Client;
 use crate::output::print;
-use crate::sessions::{Name, Row, gather};
+use crate::sessions::{Inode, Name, Row, gather};
 use anyhow::{Result, bail};
-use sojourn_session::{HomeT, ReasonT};
+use sojourn_session::{HomeT, ReasonT, StreamNumber};
 use std::time::{Duration, Instant};
 
 /// The time in which a session has to leave the kernel. Its peer has two seconds of that to
@@ -65,7 +65,7 @@ impl Home {
     }
 }
 
-fn go_home(client: &mut Client, stream: u64) -> Result<()> {
+fn go_home(client: &mut Client, stream: StreamNumber) -> Result<()> {
     if !client.recall(stream)? {
         bail!(none(Name::Stream(stream)));
     }
@@ -151,7 +151,7 @@ fn outcome(client: &mut Client, ends: &[Row], name: &str, home: Home) -> Result<
         }
         let refused = client.refused();
         let is_ours =
-            |pid, inode| ends.iter().any(|end| end.pid == pid && end.inode == Some(inode));
+            |pid, inode| ends.iter().any(|end| end.pid == pid && end.inode == Some(Inode(inode)));
         // The program hands it over with its next call.
         let is_final = |reason: ReasonT| {
             // It has gone home from another home on the way.

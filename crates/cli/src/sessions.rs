@@ -21,7 +21,7 @@ pub(crate) mod tests;
 
 pub(crate) use connection::Connection;
 pub(crate) use diag::works as unix_diag_works;
-pub(crate) use name::Name;
+pub(crate) use name::{Inode, Name};
 pub(crate) use processes::{PROC, program as program_of};
 pub(crate) use row::{Rates, Row, of_server};
 
@@ -29,7 +29,7 @@ use crate::args::Filter;
 use crate::client::Client;
 use row::kind_word;
 use sojourn_session::{
-    ConcernedInfoT, ConnectionInfoT, HomeT, ReasonT, RefusedInfoT, SessionInfoT,
+    ConcernedInfoT, ConnectionInfoT, HomeT, ReasonT, RefusedInfoT, SessionInfoT, StreamNumber,
 };
 use standing::Observer;
 use std::collections::{HashMap, HashSet};
@@ -107,8 +107,9 @@ fn explain_served(rows: &mut [Row]) {
 /// processes that the server does not see.
 fn explain(found: &mut [Row], refused: &[RefusedInfoT], is_elsewhere: bool) {
     let pid_of = |pid: u32| if is_elsewhere { 0 } else { pid };
-    let refused: HashMap<(u32, u64), &RefusedInfoT> =
-        refused.iter().map(|refused| ((pid_of(refused.pid), refused.inode), refused)).collect();
+    let key = |refused: &RefusedInfoT| (pid_of(refused.pid), Inode(refused.inode));
+    let refused: HashMap<(u32, Inode), &RefusedInfoT> =
+        refused.iter().map(|refused| (key(refused), refused)).collect();
     // A peer on another host is not visible here; the server may still have a better reason.
     let vague = [ReasonT::NotHot, ReasonT::NoPeer, ReasonT::OtherNetwork, ReasonT::PeerStays];
     let vague = vague.map(ReasonT::word);
@@ -186,8 +187,8 @@ fn name_peers(rows: &mut [Row]) {
 
 /// Adds the TCP state of each connection to its session's row.
 fn add_connections(rows: &mut [Row], connections: &[ConnectionInfoT]) {
-    let by_stream: HashMap<(Option<u64>, u32), &ConnectionInfoT> =
-        connections.iter().map(|one| ((Some(one.stream), one.pid), one)).collect();
+    let by_stream: HashMap<(Option<StreamNumber>, u32), &ConnectionInfoT> =
+        connections.iter().map(|one| ((Some(StreamNumber(one.stream)), one.pid), one)).collect();
     for row in rows {
         row.connection = by_stream.get(&(row.stream, row.pid)).map(|one| Connection::of(one));
     }

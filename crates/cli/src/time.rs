@@ -11,7 +11,7 @@ mod shown;
 use crate::args::Time;
 use crate::failure::{Failure, RUN_FAILED, RUN_NOT_EXECUTABLE};
 use crate::launch;
-use crate::sessions::Name;
+use crate::sessions::{Inode, Name};
 use crate::signals::Signals;
 use anyhow::{Context as _, Result, bail};
 use shown::TimeOutput;
@@ -39,7 +39,7 @@ pub(crate) fn time(options: &Time) -> Result<u8, Failure> {
     let Watched { pids, inode } = watched(options)?;
     let mut watch = Watch::new(options).map_err(Failure::from)?;
     if let Some(inode) = inode {
-        watch.programs.only(inode).context("the session cannot be watched")?;
+        watch.programs.only(inode.0).context("the session cannot be watched")?;
     }
     for pid in &pids {
         watch.programs.watch(*pid).context("the process cannot be watched")?;
@@ -64,7 +64,7 @@ pub(crate) fn time(options: &Time) -> Result<u8, Failure> {
 struct Watched {
     pids: Vec<u32>,
     /// The inode if it is a single socket or pipe.
-    inode: Option<u64>,
+    inode: Option<Inode>,
 }
 
 /// Returns what the options say is to be watched.

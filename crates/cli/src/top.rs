@@ -9,6 +9,7 @@ use crate::output::{Table, bytes, print};
 use crate::sessions::{Row, gather};
 use crate::terminal::{Terminal, terminal};
 use anyhow::Result;
+use sojourn_session::StreamNumber;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,7 @@ const CLEAR: &str = "\x1b[H\x1b[2J";
 /// One end of a session that is away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct AwayEnd {
-    stream: u64,
+    stream: StreamNumber,
     pid: u32,
 }
 
@@ -119,11 +120,14 @@ mod tests {
     #[test]
     fn rates_come_from_two_looks_and_the_busiest_is_first() {
         let mut busy = joined();
-        busy.stream = Some(8);
+        busy.stream = Some(StreamNumber(8));
         busy.sent = Some(11 << 20);
         let rows = [waiting(), joined(), busy];
         let mut then = totals(&rows);
-        then.insert(AwayEnd { stream: 8, pid: rows[2].pid }, total(&rows[2]) - (4 << 20));
+        then.insert(
+            AwayEnd { stream: StreamNumber(8), pid: rows[2].pid },
+            total(&rows[2]) - (4 << 20),
+        );
         let text = text(&rows, &then, Some(Duration::from_secs(2)), None);
         let lines: Vec<_> = text.lines().collect();
         assert!(lines[1].trim_start().starts_with('8'), "{text}");

@@ -56,11 +56,19 @@ impl Protocol {
     }
 }
 
+/// A socket or pipe: an address of the kernel's, used as a name only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SocketId(pub u64);
+
+/// A packet: likewise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PacketId(pub u64);
+
 /// The socket or pipe of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ends {
-    /// The socket or pipe; an address of the kernel's, used as a name only.
-    pub sock: u64,
+    /// The socket or pipe.
+    pub sock: SocketId,
     /// The inode of the socket or pipe: the name for users.
     pub inode: u64,
     /// The carrier of the data.
@@ -95,8 +103,8 @@ pub struct Event {
     pub process: u32,
     /// The call's return value.
     pub result: i32,
-    /// The packet; an address of the kernel's, used as a name only; 0: none.
-    pub packet: u64,
+    /// The packet, if there is one.
+    pub packet: Option<PacketId>,
     /// TCP: the sequence number before the data.
     pub first: u32,
     /// TCP: the sequence number behind the data.
@@ -193,7 +201,7 @@ impl Event {
             thread: reader.u32(4),
             process: reader.u32(8),
             result: i32::from_ne_bytes(reader.bytes(12)),
-            packet: reader.u64(16),
+            packet: Some(PacketId(reader.u64(16))).filter(|packet| packet.0 != 0),
             first: reader.u32(24),
             last: reader.u32(28),
             usual: reader.u32(32),
@@ -223,7 +231,7 @@ fn ends(reader: &Reader<'_>) -> Ends {
     };
     let local = address(AT + 24, reader.u16(AT + 18));
     let remote = address(AT + 40, reader.u16(AT + 20)).filter(|remote| remote.port() != 0);
-    Ends { sock: reader.u64(AT), inode: reader.u64(AT + 8), protocol, local, remote }
+    Ends { sock: SocketId(reader.u64(AT)), inode: reader.u64(AT + 8), protocol, local, remote }
 }
 
 #[cfg(test)]
@@ -254,7 +262,7 @@ mod tests {
         bytes[96..104].copy_from_slice(&9_u64.to_ne_bytes());
         let event = Event::decode(&bytes).unwrap();
         assert_eq!((event.kind, event.thread, event.result), (Kind::Sent, 77, -11));
-        assert_eq!((event.ends.sock, event.ends.inode), (5, 6));
+        assert_eq!((event.ends.sock, event.ends.inode), (SocketId(5), 6));
         assert_eq!(event.ends.protocol, Protocol::Udp);
         assert_eq!(event.ends.local, Some("10.0.0.1:80".parse().unwrap()));
         assert_eq!(event.ends.remote, Some("10.0.0.2:81".parse().unwrap()));

@@ -6,7 +6,7 @@
 //! come from (`programs`), the arithmetic of a chain (`chain`).
 
 use crate::chain::{Disordered, RowEnd, Times, divide, span};
-use crate::event::{Ends, Event, Kind, Protocol, Stamp, arrived, sent, taken};
+use crate::event::{Ends, Event, Kind, PacketId, Protocol, SocketId, Stamp, arrived, sent, taken};
 use crate::row::{Direction, Row};
 use crate::session::Session;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -68,9 +68,9 @@ struct Partners {
 #[derive(Debug, Default)]
 pub struct Ledger {
     sessions: BTreeMap<Key, Session>,
-    arrivals: HashMap<u64, VecDeque<Event>>,
-    left: HashMap<u64, Passage>,
-    came: HashMap<u64, Passage>,
+    arrivals: HashMap<SocketId, VecDeque<Event>>,
+    left: HashMap<PacketId, Passage>,
+    came: HashMap<PacketId, Passage>,
     faults: Faults,
 }
 
@@ -154,17 +154,16 @@ impl Ledger {
             session.rest.add(rest.net_ns);
         }
         self.faults.clamped += times.clamped;
-        if is_network && event.packet != 0 {
-            let left = Passage { stamp: stamps[sent::DONE], ends: event.ends };
-            self.has_left(event.packet, left);
+        if let Some(packet) = event.packet.filter(|_| is_network) {
+            self.has_left(packet, Passage { stamp: stamps[sent::DONE], ends: event.ends });
         }
         Ok(())
     }
 
     fn arrived(&mut self, event: &Event) {
         let start = event.stamps[start_of(event)];
-        if event.packet != 0 && start.is_set() {
-            self.has_come(event.packet, Passage { stamp: start, ends: event.ends });
+        if let Some(packet) = event.packet.filter(|_| start.is_set()) {
+            self.has_come(packet, Passage { stamp: start, ends: event.ends });
         }
         let is_new = !self.arrivals.contains_key(&event.ends.sock);
         if is_new && self.arrivals.len() >= SESSIONS_MAX {
@@ -206,7 +205,7 @@ impl Ledger {
     }
 
     /// A packet has left a device; perhaps its arrival was told before.
-    fn has_left(&mut self, packet: u64, left: Passage) {
+    fn has_left(&mut self, packet: PacketId, left: Passage) {
         if let Some(came) = self.came.remove(&packet)
             && self.crossed(&left, &came)
         {
@@ -218,7 +217,7 @@ impl Ledger {
         self.left.insert(packet, left);
     }
 
-    fn has_come(&mut self, packet: u64, came: Passage) {
+    fn has_come(&mut self, packet: PacketId, came: Passage) {
         if let Some(left) = self.left.remove(&packet)
             && self.crossed(&left, &came)
         {
@@ -300,7 +299,7 @@ fn partners(waiting: &mut VecDeque<Event>, call: &Event) -> Partners {
                 dropped += 1;
             }
             let at = match call.packet {
-                0 => (!waiting.is_empty()).then_some(0),
+                None => (!waiting.is_empty()).then_some(0),
                 packet => waiting.iter().position(|arrival| arrival.packet == packet),
             };
             let found = at.and_then(|at| waiting.remove(at));

@@ -1,12 +1,17 @@
 //! Tests of the pure core: streams of events, whole and broken, against sums that must hold.
 
-use crate::event::{Ends, Event, Kind, Protocol, Stamp, arrived, sent, taken};
+use crate::event::{Ends, Event, Kind, PacketId, Protocol, SocketId, Stamp, arrived, sent, taken};
 use crate::ledger::{ARRIVALS_MAX, Ledger, SESSIONS_MAX};
 use crate::row::{Direction, Row};
 use crate::session::Cell;
 use proptest::prelude::*;
 
-const SOCK: u64 = 77;
+const SOCK: SocketId = SocketId(77);
+
+/// The packet of that number; 0: none.
+fn packet(number: u64) -> Option<PacketId> {
+    (number != 0).then_some(PacketId(number))
+}
 
 fn event(kind: Kind, protocol: Protocol, stamps: &[(usize, u64)]) -> Event {
     let mut event = Event {
@@ -14,7 +19,7 @@ fn event(kind: Kind, protocol: Protocol, stamps: &[(usize, u64)]) -> Event {
         thread: 1,
         process: 1,
         result: 10,
-        packet: 0,
+        packet: None,
         first: 0,
         last: 0,
         usual: 0,
@@ -142,16 +147,16 @@ fn a_lost_event_costs_its_own_chain_only() {
 
 #[test]
 fn datagrams_are_matched_by_packet_and_an_empty_queue_forgets() {
-    let arrival = |packet, ready| Event {
-        packet,
+    let arrival = |number, ready| Event {
+        packet: packet(number),
         ..event(
             Kind::Arrived,
             Protocol::Udp,
             &[(arrived::FILTER, ready - 5), (arrived::READY, ready)],
         )
     };
-    let take = |packet, (enter, run, exit)| Event {
-        packet,
+    let take = |number, (enter, run, exit)| Event {
+        packet: packet(number),
         ..event(
             Kind::Taken,
             Protocol::Udp,
@@ -159,7 +164,7 @@ fn datagrams_are_matched_by_packet_and_an_empty_queue_forgets() {
         )
     };
     let mut ledger = Ledger::default();
-    [(1, 100), (2, 110)].iter().for_each(|(packet, at)| ledger.add(&arrival(*packet, *at)));
+    [(1, 100), (2, 110)].iter().for_each(|(number, at)| ledger.add(&arrival(*number, *at)));
     ledger.add(&take(2, (120, 0, 130)));
     assert_eq!(ledger.sessions()[0].row(Row::InSocket).sum_ns(), 10);
     // The kernel does not say which, and the call slept: packet 1 cannot be in the queue.
@@ -174,9 +179,9 @@ fn transit_is_of_one_packet_in_either_order_of_events() {
     for is_sent_first in [true, false] {
         let mut ledger = Ledger::default();
         let stamps = [(sent::ENTER, 100), (sent::LINK, 180), (sent::DONE, 200), (sent::EXIT, 900)];
-        let left = Event { packet: 9, ..event(Kind::Sent, Protocol::Tcp, &stamps) };
-        let came = Event { packet: 9, ..tcp_arrival(0, 10, 290) };
-        let stale = Event { packet: 9, ..tcp_arrival(0, 10, 150) };
+        let left = Event { packet: packet(9), ..event(Kind::Sent, Protocol::Tcp, &stamps) };
+        let came = Event { packet: packet(9), ..tcp_arrival(0, 10, 290) };
+        let stale = Event { packet: packet(9), ..tcp_arrival(0, 10, 150) };
         ledger.add(&stale);
         let events = if is_sent_first { [left, came] } else { [came, left] };
         events.iter().for_each(|event| ledger.add(event));
@@ -196,8 +201,8 @@ fn a_packet_at_the_same_address_on_another_way_is_no_transit() {
         let mut ledger = Ledger::default();
         let stamps = [(sent::ENTER, 100), (sent::LINK, 180), (sent::DONE, 200), (sent::EXIT, 900)];
         let left = event(Kind::Sent, Protocol::Tcp, &stamps);
-        ledger.add(&Event { packet: 9, ends: ends(80, 90), ..left });
-        ledger.add(&Event { packet: 9, ends: came, ..tcp_arrival(0, 10, 290) });
+        ledger.add(&Event { packet: packet(9), ends: ends(80, 90), ..left });
+        ledger.add(&Event { packet: packet(9), ends: came, ..tcp_arrival(0, 10, 290) });
         assert_eq!(ledger.sessions()[0].transit.count(), expected, "{came:?}");
     }
 }
@@ -243,7 +248,8 @@ fn any_event() -> impl Strategy<Value = Event> {
     let stamps = proptest::array::uniform6(stamp);
     let numbers = (0_u32..50, 0_u32..50, 0_u64..4, -1_i32..3, 0_u32..300);
     (kind, protocol, stamps, numbers).prop_map(|(kind, protocol, stamps, numbers)| {
-        let (first, last, packet, result, usual) = numbers;
+        let (first, last, number, result, usual) = numbers;
+        let packet = packet(number);
         Event { first, last, packet, result, usual, stamps, ..event(kind, protocol, &[]) }
     })
 }

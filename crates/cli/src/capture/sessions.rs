@@ -12,7 +12,7 @@ use crate::output::{note, printable};
 use anyhow::{Context as _, Result};
 use sojourn_filter::Key;
 use sojourn_netif::Direction;
-use sojourn_session::{HomeT, SessionInfoT};
+use sojourn_session::{HomeT, SessionInfoT, StreamNumber};
 use sojourn_wire::{FlowKey, Protocol};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
@@ -26,7 +26,7 @@ const NAMELESS_MAX: u32 = 50;
 /// The selection among the sessions that are away; `None` in a field selects all.
 #[derive(Debug)]
 struct SessionSelection {
-    session: Option<u64>,
+    session: Option<StreamNumber>,
     pid: Option<u32>,
     port: Option<u16>,
     host: Option<IpAddr>,
@@ -50,7 +50,7 @@ impl SessionSelection {
 /// The server's description of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct ServerSession {
-    stream: u64,
+    stream: StreamNumber,
     pid: u32,
     label: String,
 }
@@ -99,6 +99,7 @@ impl Sessions {
         let client = Client::connect(&options.server_args);
         let kernel = sojourn_filter::away();
         let &Options { session, pid, port, host, .. } = options;
+        let session = session.map(StreamNumber);
         let wanted = SessionSelection { session, pid, port, host };
         if kernel.is_err() || wanted.needs_server() {
             let why = match &kernel {
@@ -243,7 +244,7 @@ fn server_session(info: &SessionInfoT) -> ServerSession {
     let program = info.program.as_ref().map(|name| name.to_string_lossy().into_owned());
     let program = program.unwrap_or_default();
     let program = printable(program.rsplit('/').next().unwrap_or_default());
-    let (stream, pid) = (info.stream, info.pid);
+    let (stream, pid) = (StreamNumber(info.stream), info.pid);
     ServerSession { stream, pid, label: format!("{program}, process {pid}, session {stream}") }
 }
 
@@ -290,7 +291,7 @@ mod tests {
 
     #[test]
     fn only_what_is_wanted_counts() {
-        let session = ServerSession { stream: 7, pid: 42, label: String::new() };
+        let session = ServerSession { stream: StreamNumber(7), pid: 42, label: String::new() };
         let cases = [
             (SessionSelection { port: Some(80), ..ALL }, true),
             (SessionSelection { port: Some(999), ..ALL }, true),
@@ -298,8 +299,8 @@ mod tests {
             (SessionSelection { host: Some("10.0.0.2".parse().unwrap()), ..ALL }, true),
             (SessionSelection { host: Some("::ffff:10.0.0.2".parse().unwrap()), ..ALL }, true),
             (SessionSelection { host: Some("10.0.0.3".parse().unwrap()), ..ALL }, false),
-            (SessionSelection { session: Some(7), ..ALL }, true),
-            (SessionSelection { session: Some(8), ..ALL }, false),
+            (SessionSelection { session: Some(StreamNumber(7)), ..ALL }, true),
+            (SessionSelection { session: Some(StreamNumber(8)), ..ALL }, false),
             (SessionSelection { pid: Some(42), port: Some(80), ..ALL }, true),
             (SessionSelection { pid: Some(42), port: Some(81), ..ALL }, false),
         ];

@@ -2,6 +2,7 @@
 //!
 //! One request lists all Unix sockets of this process's network name space. See sock_diag(7).
 
+use super::name::Inode;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
@@ -25,7 +26,7 @@ const ATTRIBUTE: usize = 4;
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
 /// Returns the inode of the peer of each connected Unix socket, by the socket's inode.
-pub(super) fn peers() -> Result<HashMap<u64, u64>, Errno> {
+pub(super) fn peers() -> Result<HashMap<Inode, Inode>, Errno> {
     let socket = ask()?;
     let mut peers = HashMap::new();
     let mut buffer = vec![0; 64 << 10];
@@ -66,7 +67,7 @@ fn ask() -> Result<OwnedFd, Errno> {
 }
 
 /// Reads the messages of one datagram. Returns true after the last message of the answer.
-fn read(mut bytes: &[u8], peers: &mut HashMap<u64, u64>) -> Result<bool, Errno> {
+fn read(mut bytes: &[u8], peers: &mut HashMap<Inode, Inode>) -> Result<bool, Errno> {
     while bytes.len() >= HEADER {
         let len = (u32_at(bytes, 0) as usize).clamp(HEADER, bytes.len());
         let message = &bytes[HEADER..len];
@@ -81,7 +82,7 @@ fn read(mut bytes: &[u8], peers: &mut HashMap<u64, u64>) -> Result<bool, Errno> 
                 // unix_diag_msg: the inode is at 4; attributes follow.
                 let inode = u32_at(message, 4);
                 if let Some(peer) = peer_of(&message[MESSAGE..]) {
-                    peers.insert(inode.into(), peer.into());
+                    peers.insert(Inode(inode.into()), Inode(peer.into()));
                 }
             }
             _ => {}
@@ -123,9 +124,9 @@ mod tests {
     use std::os::unix::fs::MetadataExt as _;
     use std::os::unix::net::UnixStream;
 
-    fn inode(socket: &UnixStream) -> u64 {
+    fn inode(socket: &UnixStream) -> Inode {
         let fd = std::os::fd::AsRawFd::as_raw_fd(socket);
-        std::fs::metadata(format!("/proc/self/fd/{fd}")).unwrap().ino()
+        Inode(std::fs::metadata(format!("/proc/self/fd/{fd}")).unwrap().ino())
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! unless the server has a reason of its own or of the program's.
 
 use super::diag;
+use super::name::Inode;
 use super::processes::{self, Object, Process};
 use super::row::{Row, home_word, kind_word};
 use super::standing::Observer;
@@ -47,7 +48,7 @@ struct View<'a> {
     holders: HashMap<Object, Vec<usize>>,
     /// The socket tables of each network name space.
     tables: HashMap<String, Tables>,
-    unix_peers: HashMap<u64, u64>,
+    unix_peers: HashMap<Inode, Inode>,
 }
 
 /// Returns the sessions of processes under Sojourn; if `all`, also sockets that are not connected.
@@ -164,7 +165,7 @@ impl View<'_> {
     }
 
     /// Returns the other end, which is unknown without `sock_diag`.
-    fn unix_peer(&self, tables: &Tables, inode: u64) -> UnixPeer {
+    fn unix_peer(&self, tables: &Tables, inode: Inode) -> UnixPeer {
         let Some(peer) = self.unix_peers.get(&inode) else {
             return UnixPeer { name: "-".into(), peer: Peer::Holders(Vec::new()) };
         };
@@ -253,7 +254,7 @@ fn udp_peer(udp: &Udp) -> Peer {
     if is_for_this_host { Peer::Elsewhere } else { Peer::Anybody }
 }
 
-fn unix_name(unix: &Unix, inode: u64) -> String {
+fn unix_name(unix: &Unix, inode: Inode) -> String {
     match unix.name.is_empty() {
         true => format!("socket:[{inode}]"),
         false => unix.name.clone(),

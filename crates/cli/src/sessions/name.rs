@@ -1,12 +1,24 @@
 //! The name of a session in the first column of `ss` and as argument of `move`.
 
+use sojourn_session::StreamNumber;
+
+/// The inode of a socket or pipe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Inode(pub(crate) u64);
+
+impl std::fmt::Display for Inode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// The name of a session in the first column of `ss` and as argument of `move`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Name {
     /// A session that is away: its stream's number.
-    Stream(u64),
+    Stream(StreamNumber),
     /// A session in the kernel: the inode of its socket or pipe.
-    Inode(u64),
+    Inode(Inode),
 }
 
 impl std::fmt::Display for Name {
@@ -23,8 +35,8 @@ impl std::str::FromStr for Name {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (text, name): (_, fn(u64) -> Self) = match text.strip_prefix('@') {
-            Some(inode) => (inode, Self::Inode),
-            None => (text, Self::Stream),
+            Some(inode) => (inode, |number| Self::Inode(Inode(number))),
+            None => (text, |number| Self::Stream(StreamNumber(number))),
         };
         text.parse().map(name).map_err(|_| "neither a number nor @ and a number".into())
     }

@@ -4,6 +4,7 @@
 //! root. A process may end while its files are read; files that cannot be read count as absent. See
 //! proc(5).
 
+use super::name::Inode;
 use crate::beside::{LIBRARY, LOADER};
 use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
 use sojourn_session::config::NamedValue;
@@ -25,25 +26,25 @@ const REMOTE: [&str; 6] = ["nfs", "9p", "cifs", "smb", "ceph", "afs"];
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Object {
     /// Identified by inode.
-    Socket(u64),
+    Socket(Inode),
     /// Identified by inode.
     Pipe {
         /// The pipe's inode.
-        inode: u64,
+        inode: Inode,
         /// True for the end that writes.
         writes: bool,
     },
     /// A pipe that has, or had, a name; likewise.
     Fifo {
         /// Its number.
-        inode: u64,
+        inode: Inode,
         /// The end that writes.
         writes: bool,
     },
 }
 
 impl Object {
-    pub(super) fn inode(self) -> u64 {
+    pub(super) fn inode(self) -> Inode {
         match self {
             Self::Socket(inode) | Self::Pipe { inode, .. } | Self::Fifo { inode, .. } => inode,
         }
@@ -272,9 +273,9 @@ fn held(directory: &Path) -> Option<Held> {
     for entry in fs::read_dir(directory.join("fd")).ok()?.filter_map(Result::ok) {
         let Ok(target) = fs::read_link(entry.path()) else { continue };
         let Some(target) = target.to_str() else { continue };
-        let object = if let Some(inode) = number_in(target, "socket:[") {
-            Some(Object::Socket(inode))
-        } else if let Some(inode) = number_in(target, "pipe:[") {
+        let object = if let Some(number) = number_in(target, "socket:[") {
+            Some(Object::Socket(Inode(number)))
+        } else if let Some(inode) = number_in(target, "pipe:[").map(Inode) {
             let info = directory.join("fdinfo").join(entry.file_name());
             writes(&info).map(|writes| Object::Pipe { inode, writes })
         } else if target.starts_with('/') {
@@ -299,7 +300,7 @@ fn held(directory: &Path) -> Option<Held> {
 
 /// The inode of a descriptor's file, if that is a FIFO. No file system is asked that might not
 /// answer.
-fn fifo(path: &Path, info: &Path, mounts: &HashSet<u32>) -> Option<u64> {
+fn fifo(path: &Path, info: &Path, mounts: &HashSet<u32>) -> Option<Inode> {
     let text = fs::read_to_string(info).ok()?;
     let mount = text.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().parse().ok()?;
     if mounts.contains(&mount) {
@@ -308,7 +309,7 @@ fn fifo(path: &Path, info: &Path, mounts: &HashSet<u32>) -> Option<u64> {
     let wanted = StatxFlags::TYPE | StatxFlags::INO;
     let found = statx(CWD, path, AtFlags::STATX_DONT_SYNC, wanted).ok()?;
     let is_fifo = FileType::from_raw_mode(found.stx_mode.into()) == FileType::Fifo;
-    is_fifo.then_some(found.stx_ino)
+    is_fifo.then_some(Inode(found.stx_ino))
 }
 
 /// The mounts that a process sees of file systems that ask another host for each file, by number

@@ -1,9 +1,9 @@
 //! One end of a session, as it is shown. Not here: how sessions are found.
 
 use super::connection::Connection;
-use super::name::Name;
+use super::name::{Inode, Name};
 use serde::{Serialize, Serializer};
-use sojourn_session::{HomeT, KindT, ReasonT, RefusedInfoT, SessionInfoT};
+use sojourn_session::{HomeT, KindT, ReasonT, RefusedInfoT, SessionInfoT, StreamNumber};
 use std::ffi::CString;
 
 /// One end of a session, as it is shown. Fields are those of `--json`.
@@ -12,7 +12,7 @@ pub(crate) struct Row {
     /// The stream's number, if the session is away from the kernel. JSON has it as text, because
     /// many readers keep only 53 bits of a number.
     #[serde(serialize_with = "as_text")]
-    pub(crate) stream: Option<u64>,
+    pub(crate) stream: Option<StreamNumber>,
     pub(crate) kind: &'static str,
     pub(crate) home: &'static str,
     /// The reason as a word of `sojourn_session::reason`.
@@ -41,7 +41,7 @@ pub(crate) struct Row {
     pub(crate) rule: Option<String>,
     /// The inode of the socket or pipe, if `/proc` shows it. JSON has it as text, like `stream`.
     #[serde(serialize_with = "as_text")]
-    pub(crate) inode: Option<u64>,
+    pub(crate) inode: Option<Inode>,
 }
 
 /// Bytes per second of both directions, in the kernel and away.
@@ -138,8 +138,8 @@ impl Row {
 }
 
 #[allow(clippy::ref_option, reason = "serde's calling convention")]
-fn as_text<S: Serializer>(stream: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
-    stream.map(|number| number.to_string()).serialize(serializer)
+fn as_text<T: ToString, S: Serializer>(name: &Option<T>, serializer: S) -> Result<S::Ok, S::Error> {
+    name.as_ref().map(T::to_string).serialize(serializer)
 }
 
 /// Returns the word for a kind.
@@ -174,7 +174,7 @@ pub(crate) fn of_server(info: SessionInfoT) -> Row {
         dropped: info.datagrams_dropped,
     });
     Row {
-        stream: is_away.then_some(info.stream),
+        stream: is_away.then_some(StreamNumber(info.stream)),
         kind: kind_word(info.kind),
         home: home_word(info.home),
         reason: info.reason.word(),

@@ -4,6 +4,7 @@
 //! Each network name space has its own tables; `/proc/PID/net` has those of the process's name
 //! space. See proc_net(5).
 
+use super::name::Inode;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
@@ -48,18 +49,18 @@ struct Addresses {
 
 /// A line of a table.
 struct Line<S> {
-    inode: u64,
+    inode: Inode,
     socket: S,
 }
 
 /// The sockets of one network name space, by inode.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tables {
-    pub(super) tcp: HashMap<u64, Tcp>,
-    pub(super) udp: HashMap<u64, Udp>,
-    pub(super) unix: HashMap<u64, Unix>,
+    pub(super) tcp: HashMap<Inode, Tcp>,
+    pub(super) udp: HashMap<Inode, Udp>,
+    pub(super) unix: HashMap<Inode, Unix>,
     /// The inodes of established TCP sockets, by local and remote address.
-    by_addresses: HashMap<Addresses, u64>,
+    by_addresses: HashMap<Addresses, Inode>,
 }
 
 impl Tables {
@@ -79,7 +80,7 @@ impl Tables {
             let lines = texts.into_iter().flat_map(|text| text.lines().skip(1));
             lines.filter_map(internet_line).collect()
         };
-        let tcp: HashMap<u64, Tcp> =
+        let tcp: HashMap<Inode, Tcp> =
             lines(tcp).into_iter().map(|line| (line.inode, line.socket)).collect();
         // UDP's table has the format of TCP's.
         let is_peer = |socket: &Tcp| socket.is_established && socket.remote.port() != 0;
@@ -98,7 +99,7 @@ impl Tables {
 
     /// Returns the inode of a TCP connection's other end, if that is in this name space and not
     /// closed.
-    pub(super) fn mirror(&self, socket: &Tcp) -> Option<u64> {
+    pub(super) fn mirror(&self, socket: &Tcp) -> Option<Inode> {
         let mirrored = Addresses { local: socket.remote, remote: socket.local };
         self.by_addresses.get(&mirrored).copied()
     }
@@ -121,7 +122,7 @@ fn internet_line(line: &str) -> Option<Line<Tcp>> {
         is_established: state == TCP_ESTABLISHED,
     };
     let inode = fields.get(9)?.parse().ok().filter(|inode| *inode != 0)?;
-    Some(Line { inode, socket })
+    Some(Line { inode: Inode(inode), socket })
 }
 
 /// Parses an address such as `0100007F:1F90`: words of 32 bits in the machine's byte order, then
@@ -159,7 +160,7 @@ fn unix_line(line: &str) -> Option<Line<Unix>> {
     }
     let state = u8::from_str_radix(fields[5], 16).ok()?;
     let name = rest.strip_prefix(' ').unwrap_or(rest).to_owned();
-    let inode = fields[6].parse().ok()?;
+    let inode = Inode(fields[6].parse().ok()?);
     Some(Line { inode, socket: Unix { name, is_connected: state == UNIX_CONNECTED } })
 }
 
@@ -182,13 +183,17 @@ mod tests {
         }
         let tables = Tables::parse([four, six], [""; 2], "");
         assert_eq!(tables.tcp.len(), 4);
-        let server = &tables.tcp[&12];
+        let server = &tables.tcp[&Inode(12)];
         assert_eq!(server.local, "127.0.0.1:6379".parse().unwrap());
         assert_eq!(server.remote, "127.0.0.2:40000".parse().unwrap());
-        assert!(server.is_established && !tables.tcp[&11].is_established);
-        assert_eq!(tables.mirror(server), Some(13), "mapped addresses are those of version 4");
-        assert_eq!(tables.tcp[&14].local, "[::1]:80".parse().unwrap());
-        assert_eq!(tables.mirror(&tables.tcp[&14]), None);
+        assert!(server.is_established && !tables.tcp[&Inode(11)].is_established);
+        assert_eq!(
+            tables.mirror(server),
+            Some(Inode(13)),
+            "mapped addresses are those of version 4"
+        );
+        assert_eq!(tables.tcp[&Inode(14)].local, "[::1]:80".parse().unwrap());
+        assert_eq!(tables.mirror(&tables.tcp[&Inode(14)]), None);
     }
 
     #[test]
@@ -207,9 +212,9 @@ mod tests {
             remote: remote.map(|remote| remote.parse().unwrap()),
         };
         assert_eq!(tables.udp.len(), 3);
-        assert_eq!(tables.udp[&31], udp("0.0.0.0:53", None));
-        assert_eq!(tables.udp[&32], udp("10.0.1.2:54993", Some("10.0.1.1:6100")));
-        assert_eq!(tables.udp[&33], udp("[::]:80", None));
+        assert_eq!(tables.udp[&Inode(31)], udp("0.0.0.0:53", None));
+        assert_eq!(tables.udp[&Inode(32)], udp("10.0.1.2:54993", Some("10.0.1.1:6100")));
+        assert_eq!(tables.udp[&Inode(33)], udp("[::]:80", None));
         assert!(tables.tcp.is_empty());
     }
 
@@ -223,8 +228,8 @@ mod tests {
         let tables = Tables::parse([""; 2], [""; 2], text);
         let unix = |name: &str, is_connected| Unix { name: name.into(), is_connected };
         assert_eq!(tables.unix.len(), 3, "packets are not streams");
-        assert_eq!(tables.unix[&21], unix("/run/a b", false));
-        assert_eq!(tables.unix[&22], unix("@name", true));
-        assert_eq!(tables.unix[&23], unix("", true));
+        assert_eq!(tables.unix[&Inode(21)], unix("/run/a b", false));
+        assert_eq!(tables.unix[&Inode(22)], unix("@name", true));
+        assert_eq!(tables.unix[&Inode(23)], unix("", true));
     }
 }

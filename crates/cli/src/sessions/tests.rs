@@ -15,7 +15,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 /// A TCP end that is away from the kernel.
 pub(crate) fn joined() -> Row {
     Row {
-        stream: Some(5),
+        stream: Some(StreamNumber(5)),
         kind: "tcp",
         home: "library",
         reason: "none",
@@ -70,7 +70,7 @@ pub(crate) fn waiting() -> Row {
         sent: None,
         received: None,
         age_ms: None,
-        inode: Some(17),
+        inode: Some(Inode(17)),
         ..joined()
     }
 }
@@ -78,7 +78,7 @@ pub(crate) fn waiting() -> Row {
 fn info(row: &Row, kind: KindT, home: HomeT, reason: ReasonT) -> SessionInfoT {
     let text = |text: &str| Some(CString::new(text).unwrap());
     SessionInfoT {
-        stream: row.stream.unwrap_or(0),
+        stream: row.stream.unwrap_or_default().0,
         kind,
         home,
         reason,
@@ -195,7 +195,7 @@ fn sessions_of_real_processes_are_found_with_their_reasons() {
     let refused = RefusedInfoT {
         pid: found.pid,
         reason: ReasonT::Option,
-        inode: found.inode.unwrap(),
+        inode: found.inode.unwrap().0,
         age_ms: 1,
         in_kernel: 0,
         away: 0,
@@ -303,7 +303,7 @@ fn udp_sockets_are_found_and_the_server_knows_why() {
     let refused = RefusedInfoT {
         pid: any[0].pid,
         reason: ReasonT::SharedPort,
-        inode: any[0].inode.unwrap(),
+        inode: any[0].inode.unwrap().0,
         age_ms: 1,
         in_kernel: 0,
         away: 0,
@@ -312,9 +312,12 @@ fn udp_sockets_are_found_and_the_server_knows_why() {
     assert!(rows.iter().any(|row| row.from == from && row.reason == "shared-port"), "{rows:#?}");
     // A session in both lists is one line.
     let mut away = any[0].clone();
-    away.stream = Some(9);
+    away.stream = Some(StreamNumber(9));
     let known = info(&away, KindT::Udp, HomeT::Library, ReasonT::None);
     let merged = merge(vec![known], udp(), false);
     let same: Vec<_> = merged.iter().filter(|row| row.from == from).collect();
-    assert_eq!((same.len(), same[0].stream, same[0].inode), (1, Some(9), any[0].inode));
+    assert_eq!(
+        (same.len(), same[0].stream, same[0].inode),
+        (1, Some(StreamNumber(9)), any[0].inode)
+    );
 }

@@ -9,7 +9,7 @@ use crate::sessions::gather;
 use crate::signals::Signals;
 use crate::time::shown::TimeOutput;
 use anyhow::{Context as _, Result, bail};
-use sojourn_session::TimesInfoT;
+use sojourn_session::{StreamNumber, TimesInfoT};
 use sojourn_time::{Distribution, Row, Session, Taken};
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ const ASK_EVERY: Duration = Duration::from_secs(1);
 const READINGS: usize = 2000;
 
 /// Times a session, by default for `usual`, and shows the times.
-pub(super) fn time(options: &Time, stream: u64, usual: Duration) -> Result<()> {
+pub(super) fn time(options: &Time, stream: StreamNumber, usual: Duration) -> Result<()> {
     let mut client = Client::connect(&options.server_args)?;
     let Some(first) = client.times(stream, REQUEST_S)? else {
         bail!(refusal(&mut client, stream)?)
@@ -28,7 +28,7 @@ pub(super) fn time(options: &Time, stream: u64, usual: Duration) -> Result<()> {
     let row = gather(Some(&mut client), &Filter { kind: None, pid: None }, false)?
         .into_iter()
         .find(|row| row.stream == Some(stream));
-    let mut session = Session::in_library(stream);
+    let mut session = Session::in_library(stream.0);
     if let Some(row) = row {
         (session.process, session.local, session.remote) =
             (row.pid, row.from.parse().ok(), row.to.parse().ok());
@@ -62,7 +62,7 @@ fn taken(clock: u64) -> Taken {
 }
 
 /// Returns the reason why a session has no times.
-fn refusal(client: &mut Client, stream: u64) -> Result<String> {
+fn refusal(client: &mut Client, stream: StreamNumber) -> Result<String> {
     let rows = gather(Some(client), &Filter { kind: None, pid: None }, false)?;
     Ok(match rows.iter().find(|row| row.stream == Some(stream)) {
         Some(row) if row.kind == "udp" => {

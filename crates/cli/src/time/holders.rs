@@ -3,11 +3,12 @@
 //!
 //! Not here: sessions of programs under Sojourn (`sessions`).
 
+use crate::sessions::Inode;
 use std::fs;
 use std::path::Path;
 
 /// Returns the processes that have a descriptor of this inode.
-pub(super) fn of(inode: u64) -> Vec<u32> {
+pub(super) fn of(inode: Inode) -> Vec<u32> {
     let names = [format!("socket:[{inode}]"), format!("pipe:[{inode}]")];
     let is_it = |link: &Path| names.iter().any(|name| link == Path::new(name));
     let holds = |pid: &u32| {
@@ -37,9 +38,10 @@ mod tests {
         let (reader, _writer) = std::io::pipe().unwrap();
         let link = fs::read_link(format!("/proc/self/fd/{}", reader.as_raw_fd())).unwrap();
         let text = link.to_str().unwrap().to_owned();
-        let inode = text.trim_start_matches("pipe:[").trim_end_matches(']').parse().unwrap();
+        let inode =
+            text.trim_start_matches("pipe:[").trim_end_matches(']').parse().map(Inode).unwrap();
         assert!(of(inode).contains(&std::process::id()));
-        assert!(of(u64::MAX).is_empty());
+        assert!(of(Inode(u64::MAX)).is_empty());
     }
 
     #[test]
