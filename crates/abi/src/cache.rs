@@ -6,6 +6,7 @@
 //! file's place, its owner and its mode (`crates/loader`, `cache`).
 
 use crate::sites::{Found, Rewrite, Site, Text};
+use core::ops::Range;
 
 /// The first bytes of a cache file; the last one is the format's version.
 const MAGIC: &[u8; 8] = b"SJSITES\x02";
@@ -140,9 +141,9 @@ pub fn encode(key: &Key, text: Text<'_>, found: &Found) -> Option<Vec<u8>> {
 
 /// Returns the bytes of the text that a site's patch overwrites, and those of its `syscall`.
 fn moved<'t>(text: Text<'t>, site: &Site) -> Option<&'t [u8]> {
-    let (first, end) = site.moved();
+    let Range { start, end } = site.moved();
     let at = |address: u64| usize::try_from(address.checked_sub(text.address)?).ok();
-    text.bytes.get(at(first)?..at(end)?)
+    text.bytes.get(at(start)?..at(end)?)
 }
 
 /// Returns the sites of `text` if `file` was written for it by [`encode`] with the same key.
@@ -164,20 +165,20 @@ pub fn decode(file: &[u8], key: &Key, text: Text<'_>) -> Option<Found> {
     let mut rest = &bytes[HEAD..];
     let mut free = text.address;
     while !rest.is_empty() {
-        let (site, behind) = take(rest, text)?;
+        let site = take(&mut rest, text)?;
         // Two patches must not overlap.
-        let (first, end) = site.moved();
-        if first < free {
+        let Range { start, end } = site.moved();
+        if start < free {
             return None;
         }
-        (free, rest) = (end, behind);
+        free = end;
         found.sites.push(site);
     }
     Some(found)
 }
 
-/// Reads the first site of `bytes`, and checks it against the text. Returns the rest as well.
-fn take<'b>(bytes: &'b [u8], text: Text<'_>) -> Option<(Site, &'b [u8])> {
+/// Takes the first site from `bytes`, and checks it against the text.
+fn take(bytes: &mut &[u8], text: Text<'_>) -> Option<Site> {
     let (head, rest) = bytes.split_first_chunk::<SITE>()?;
     let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
     let (at, number) = (word(0), word(4));
@@ -193,7 +194,8 @@ fn take<'b>(bytes: &'b [u8], text: Text<'_>) -> Option<(Site, &'b [u8])> {
     at.checked_sub(before.into())?;
     let site = Site { at, number, rewrite };
     let now = moved(text, &site)?;
-    let (then, rest) = rest.split_at_checked(now.len())?;
+    let then;
+    (then, *bytes) = rest.split_at_checked(now.len())?;
     let call = now.get(before.into()..)?;
     let has_room = match rewrite {
         Rewrite::Before(before) => usize::from(before) >= JUMP,
@@ -201,7 +203,7 @@ fn take<'b>(bytes: &'b [u8], text: Text<'_>) -> Option<(Site, &'b [u8])> {
         Rewrite::Unchanged => true,
     };
     let is_call = rewrite == Rewrite::Unchanged || call.starts_with(&[0x0f, 0x05]);
-    (now == then && has_room && is_call).then_some((site, rest))
+    (now == then && has_room && is_call).then_some(site)
 }
 
 #[cfg(test)]

@@ -33,16 +33,11 @@ pub fn class(path: &[u8], first: &[u8]) -> Class {
         Ok(_) if name.starts_with(b"ld-") || name.starts_with(b"ld.") || name == LOADER => {
             Class::Dynamic
         }
-        Ok(image) => match image.interpreter {
-            None => Class::Loaded,
-            Some((offset, len)) => {
-                let start = usize::try_from(offset).unwrap_or(usize::MAX);
-                let path = first.get(start..start.saturating_add(len as usize));
-                let is_gnu =
-                    path.is_some_and(|path| path.windows(8).any(|part| part == b"ld-linux"));
-                if is_gnu && !image.is_go { Class::Dynamic } else { Class::Loaded }
-            }
-        },
+        Ok(image) => {
+            let path = image.interpreter_in(first);
+            let is_gnu = path.is_some_and(|path| path.windows(8).any(|part| part == b"ld-linux"));
+            if is_gnu && !image.is_go { Class::Dynamic } else { Class::Loaded }
+        }
     }
 }
 

@@ -3,6 +3,8 @@
 //! Nothing in the file is trusted: contradictions are errors. Not here: the addresses at which
 //! segments are placed (`layout`).
 
+use core::ops::Range;
+
 /// The reason why a file cannot be loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ElfError {
@@ -39,6 +41,15 @@ pub struct Segment {
     pub is_executable: bool,
 }
 
+/// A part of a file or of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Area {
+    /// The offset in the file, or the address.
+    pub at: u64,
+    /// The length in bytes.
+    pub len: u64,
+}
+
 /// The headers of an executable file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
@@ -48,9 +59,8 @@ pub struct Image {
     pub entry: u64,
     /// In ascending order, without overlaps; never empty.
     pub segments: Vec<Segment>,
-    /// The interpreter's path: its offset in the file, and its length with the final zero
-    /// (`PT_INTERP`).
-    pub interpreter: Option<(u64, u64)>,
+    /// The place of the interpreter's path in the file, with the final zero (`PT_INTERP`).
+    pub interpreter: Option<Area>,
     /// The address of the program headers in memory; 0 if they are not in memory.
     pub headers_at: u64,
     /// The number of program headers.
@@ -61,8 +71,8 @@ pub struct Image {
     pub wants_executable_stack: bool,
     /// The build-id that a linker has stored in a note, GNU's or Go's; empty if there is none.
     pub build_id: Vec<u8>,
-    /// The address in memory and the length of the table for unwinding (`PT_GNU_EH_FRAME`).
-    pub unwinding: Option<(u64, u64)>,
+    /// The place of the table for unwinding in memory (`PT_GNU_EH_FRAME`).
+    pub unwinding: Option<Area>,
 }
 
 const HEADER: usize = 64;
@@ -159,7 +169,7 @@ impl Image {
                 if !(2..=4096).contains(&file_len) {
                     return Err(ElfError::Headers);
                 }
-                self.interpreter = Some((offset, file_len));
+                self.interpreter = Some(Area { at: offset, len: file_len });
             }
             HEADERS => self.headers_at = address,
             NOTE => {
@@ -167,7 +177,7 @@ impl Image {
                 let notes = file.get(offset.min(end as u64) as usize..end).unwrap_or_default();
                 self.take_notes(notes);
             }
-            UNWINDING => self.unwinding = Some((address, memory_len)),
+            UNWINDING => self.unwinding = Some(Area { at: address, len: memory_len }),
             STACK => self.wants_executable_stack = flags & 1 != 0,
             _ => {}
         }
@@ -221,12 +231,21 @@ impl Image {
         Ok(())
     }
 
-    /// Returns the lowest and the highest address in memory, in whole pages.
+    /// Returns the interpreter's path with the final zero, if `file` has it; `file` may be only the
+    /// beginning of the file.
     #[must_use]
-    pub fn extent(&self) -> (u64, u64) {
+    pub fn interpreter_in<'f>(&self, file: &'f [u8]) -> Option<&'f [u8]> {
+        let Area { at, len } = self.interpreter?;
+        let start = usize::try_from(at).ok()?;
+        file.get(start..start.checked_add(len as usize)?)
+    }
+
+    /// Returns the addresses in memory, in whole pages.
+    #[must_use]
+    pub fn extent(&self) -> Range<u64> {
         let lowest = self.segments.first().map_or(0, |one| one.address);
         let highest = self.segments.last().map_or(0, |one| one.address + one.memory_len);
-        (lowest & !(PAGE - 1), highest.next_multiple_of(PAGE))
+        lowest & !(PAGE - 1)..highest.next_multiple_of(PAGE)
     }
 }
 
@@ -245,13 +264,12 @@ mod tests {
         let image = Image::read(&own()).unwrap();
         assert!(image.is_movable && !image.is_go);
         assert!(image.segments.iter().any(|one| one.is_executable && !one.is_writable));
-        let (offset, len) = image.interpreter.unwrap();
-        let path = &own()[offset as usize..(offset + len) as usize];
+        let file = own();
+        let path = image.interpreter_in(&file).unwrap();
+        assert_eq!(image.interpreter_in(&file[..8]), None);
         assert!(path.starts_with(b"/lib") && path.ends_with(b"\0"));
-        let (lowest, highest) = image.extent();
-        assert!(
-            lowest % PAGE == 0 && highest % PAGE == 0 && (lowest..highest).contains(&image.entry)
-        );
+        let Range { start, end } = image.extent();
+        assert!(start % PAGE == 0 && end % PAGE == 0 && (start..end).contains(&image.entry));
     }
 
     #[test]
@@ -281,8 +299,7 @@ mod tests {
             for byte in [0, 1, 0x7f, 0x80, 0xff] {
                 let kept = std::mem::replace(&mut bytes[at], byte);
                 if let Ok(image) = Image::read(&bytes) {
-                    let (lowest, highest) = image.extent();
-                    assert!(lowest < highest);
+                    assert!(!image.extent().is_empty());
                 }
                 bytes[at] = kept;
             }

@@ -4,7 +4,8 @@
 //! so that no other mapping can come between them. Not here: reading the file (`elf`), and the
 //! mapping itself (`crates/loader`).
 
-use crate::elf::Image;
+use crate::elf::{Area, Image};
+use core::ops::Range;
 
 const PAGE: u64 = 4096;
 
@@ -35,18 +36,16 @@ pub struct Mapping {
 pub struct Plan {
     /// The number that is added to the image's addresses.
     pub base: u64,
-    /// The reservation: address and length.
-    pub reserved: (u64, u64),
+    /// The reservation.
+    pub reserved: Area,
     /// The mappings, in the order in which they are made, within the reservation.
     pub mappings: Vec<Mapping>,
-    /// Bytes that are zeroed, behind a segment's last byte from the file: address and length.
-    pub cleared: Vec<(u64, u64)>,
-    /// Executable bytes from the file: address and length.
-    pub texts: Vec<(u64, u64)>,
-    /// The place for trampolines: address and length.
-    pub trampolines: (u64, u64),
-    /// The beginning of the break, and its limit.
-    pub breaks: (u64, u64),
+    /// Bytes that are zeroed, behind a segment's last byte from the file.
+    pub cleared: Vec<Area>,
+    /// The place for trampolines.
+    pub trampolines: Area,
+    /// The addresses that the break may have.
+    pub breaks: Range<u64>,
     /// The address of the first instruction.
     pub entry: u64,
     /// The address of the program headers; 0 if they are not in memory.
@@ -67,7 +66,7 @@ pub struct Room {
 /// Plans the layout of an image. A movable image is placed at `at`.
 #[must_use]
 pub fn plan(image: &Image, at: u64, room: Room) -> Plan {
-    let (lowest, highest) = image.extent();
+    let Range { start: lowest, end: highest } = image.extent();
     let base = if image.is_movable { (at & !(PAGE - 1)).wrapping_sub(lowest) } else { 0 };
     let highest = highest.wrapping_add(base);
     let [near, gap, far] =
@@ -76,12 +75,11 @@ pub fn plan(image: &Image, at: u64, room: Room) -> Plan {
     let first = lowest.wrapping_add(base);
     let mut plan = Plan {
         base,
-        reserved: (first, break_at + far - first),
+        reserved: Area { at: first, len: break_at + far - first },
         mappings: Vec::new(),
         cleared: Vec::new(),
-        texts: Vec::new(),
-        trampolines: (highest, near),
-        breaks: (break_at, break_at + far),
+        trampolines: Area { at: highest, len: near },
+        breaks: break_at..break_at + far,
         entry: image.entry.wrapping_add(base),
         headers_at: if image.headers_at == 0 { 0 } else { image.headers_at.wrapping_add(base) },
     };
@@ -95,14 +93,11 @@ pub fn plan(image: &Image, at: u64, room: Room) -> Plan {
             let source = Source::File(segment.offset & !(PAGE - 1));
             plan.mappings.push(Mapping { at: page, len: from_file - page, source, access });
         }
-        if segment.is_executable && segment.file_len > 0 {
-            plan.texts.push((start, segment.file_len));
-        }
         let end = start + segment.memory_len;
         // The bytes up to the page's end are zeroed as well: programs' own loaders use them as
         // zeroes. A page that is not writable keeps the file's bytes, as in the kernel.
         if end > file_end && from_file > file_end && segment.is_writable && segment.file_len > 0 {
-            plan.cleared.push((file_end, from_file - file_end));
+            plan.cleared.push(Area { at: file_end, len: from_file - file_end });
         }
         let end = end.next_multiple_of(PAGE);
         if end > from_file {
@@ -160,11 +155,10 @@ mod tests {
             at(0x40_5000, 0x2000, Source::Zero, true),
         ];
         assert_eq!(plan.mappings, expected);
-        assert_eq!(plan.cleared, [(0x40_4200, 0xe00)]);
-        assert_eq!(plan.texts, [(0x40_1010, 0x1500)]);
-        assert_eq!(plan.trampolines, (0x40_7000, 0x1000));
-        assert_eq!(plan.breaks, (0x40_a000, 0x50_a000));
-        assert_eq!(plan.reserved, (0x40_1000, 0x10_9000));
+        assert_eq!(plan.cleared, [Area { at: 0x40_4200, len: 0xe00 }]);
+        assert_eq!(plan.trampolines, Area { at: 0x40_7000, len: 0x1000 });
+        assert_eq!(plan.breaks, 0x40_a000..0x50_a000);
+        assert_eq!(plan.reserved, Area { at: 0x40_1000, len: 0x10_9000 });
     }
 
     proptest! {
@@ -183,12 +177,12 @@ mod tests {
                 next = address + file_len + more;
             }
             let plan = plan(&image(is_movable, segments.clone()), 0x7000_0000, ROOM);
-            let (first, len) = plan.reserved;
+            let Area { at: first, len } = plan.reserved;
             for one in &plan.mappings {
-                prop_assert!(one.at >= first && one.at + one.len <= plan.trampolines.0);
+                prop_assert!(one.at >= first && one.at + one.len <= plan.trampolines.at);
                 prop_assert!(one.at % PAGE == 0 && one.len % PAGE == 0 && one.len > 0);
             }
-            prop_assert!(plan.breaks.1 == first + len);
+            prop_assert!(plan.breaks.end == first + len);
             for one in &segments {
                 for byte in [0, one.file_len, one.memory_len - 1] {
                     let at = (one.address + byte).wrapping_add(plan.base);
@@ -196,7 +190,7 @@ mod tests {
                         .filter(|map| (map.at..map.at + map.len).contains(&at)).collect();
                     prop_assert_eq!(holding.len(), 1);
                     let is_cleared = plan.cleared.iter()
-                        .any(|(start, len)| (*start..start + len).contains(&at));
+                        .any(|one| (one.at..one.at + one.len).contains(&at));
                     match holding[0].source {
                         Source::File(offset) if byte < one.file_len => {
                             prop_assert_eq!(offset + (at - holding[0].at), one.offset + byte);

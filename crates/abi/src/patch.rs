@@ -9,6 +9,7 @@
 //! Not here: the choice of the bytes that make room (`sites`).
 
 use crate::sites::{Rewrite, Site, Text};
+use core::ops::Range;
 
 /// The bytes of a region before the first trampoline.
 const HEAD: usize = 16;
@@ -78,7 +79,7 @@ pub fn rewrite(
         code.put(from(site.at + 2, after));
         code.jump(site.at + 2 + u64::from(after))?;
         code.align();
-        let (at, end) = site.moved();
+        let Range { start: at, end } = site.moved();
         let mut patch = Code { at, bytes: Vec::new() };
         patch.jump(start)?;
         // The program's own `syscall` stays where it is: the kernel restarts an interrupted call at

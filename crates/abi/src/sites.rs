@@ -100,11 +100,10 @@ pub fn tests_integrity(file: &[u8]) -> bool {
 fn part(sites: &mut [Site]) {
     let mut taken = 0;
     for site in sites {
-        let (first, _) = site.moved();
-        if site.rewrite != Rewrite::Unchanged && first < taken {
+        if site.rewrite != Rewrite::Unchanged && site.moved().start < taken {
             site.rewrite = Rewrite::Unchanged;
         }
-        taken = taken.max(site.moved().1);
+        taken = taken.max(site.moved().end);
     }
 }
 

@@ -222,7 +222,7 @@ impl Spot {
     }
 
     fn line(&self, ways: &[Routine], found: &[f64]) -> Vec<String> {
-        let (ours, best) = compared(self.place, ways, found);
+        let Compared { ours, best } = compared(self.place, ways, found);
         let mut cells = vec![bytes(self.size), self.source.to_string(), self.target.to_string()];
         cells.extend(found.iter().map(|rate| format!("{rate:.1}")));
         cells.push(ratio(ours, best));
@@ -230,14 +230,20 @@ impl Spot {
     }
 }
 
-/// Returns the rate of the project's own routine, and the best rate of those that it is compared
-/// with.
-fn compared(place: CacheState, ways: &[Routine], found: &[f64]) -> (f64, f64) {
+/// The rates of one line.
+struct Compared {
+    /// That of the project's own routine.
+    ours: f64,
+    /// The best of those that it is compared with.
+    best: f64,
+}
+
+fn compared(place: CacheState, ways: &[Routine], found: &[f64]) -> Compared {
     let of = |wanted: &dyn Fn(&Routine) -> bool| {
         let rates = ways.iter().zip(found).filter(|(way, _)| wanted(way));
         rates.map(|(_, &rate)| rate).fold(0.0, f64::max)
     };
-    (of(&|way| way.is_ours), of(&|way| place.compares(way)))
+    Compared { ours: of(&|way| way.is_ours), best: of(&|way| place.compares(way)) }
 }
 
 fn judge(ways: &[Routine], cells: &[Cell]) -> Vec<TargetResult> {
@@ -245,7 +251,7 @@ fn judge(ways: &[Routine], cells: &[Cell]) -> Vec<TargetResult> {
         let rates: Vec<f64> =
             cells.iter().filter(|cell| cell.place == place).map(|cell| cell.gb_per_s).collect();
         let lines = rates.chunks(ways.len()).map(|found| compared(place, ways, found));
-        let worst = lines.map(|(ours, best)| ours / best).min_by(f64::total_cmp);
+        let worst = lines.map(|Compared { ours, best }| ours / best).min_by(f64::total_cmp);
         let target = format!("{}: at every size and alignment, of the best way", place.title());
         TargetResult::at_least(target, worst, Some(1.0), 0.9)
     };
@@ -263,8 +269,10 @@ fn sum(bytes: &[u8]) -> u64 {
 struct Arena {
     source: Vec<u8>,
     target: Vec<u8>,
-    /// Bytes of `source` and of `target` that lie before the first whole page.
-    skip: (usize, usize),
+    /// Bytes of `source` before its first whole page.
+    source_skip: usize,
+    /// Bytes of `target` before its first whole page.
+    target_skip: usize,
     /// The place of the last copy, in pages.
     at: usize,
 }
@@ -272,8 +280,9 @@ struct Arena {
 impl Arena {
     fn new(len: usize) -> Self {
         let (source, target) = (vec![1; len + PAGE], vec![2; len + PAGE]);
-        let skip = (source.as_ptr().align_offset(PAGE), target.as_ptr().align_offset(PAGE));
-        Self { source, target, skip, at: 0 }
+        let source_skip = source.as_ptr().align_offset(PAGE);
+        let target_skip = target.as_ptr().align_offset(PAGE);
+        Self { source, target, source_skip, target_skip, at: 0 }
     }
 
     /// Returns the next place for `size` bytes, a number of pages. Successive places are far apart,
@@ -289,8 +298,8 @@ impl Arena {
     /// Copies `len` bytes from `from` to `to`; returns the copy.
     #[allow(unsafe_code, reason = "ways to copy take addresses")]
     fn copy(&mut self, way: &Routine, from: usize, to: usize, len: usize) -> &[u8] {
-        let source = &self.source[self.skip.0 + from..][..len];
-        let target = &mut self.target[self.skip.1 + to..][..len];
+        let source = &self.source[self.source_skip + from..][..len];
+        let target = &mut self.target[self.target_skip + to..][..len];
         // SAFETY: both slices have `len` bytes and belong to two allocations, so they do not
         // overlap.
         unsafe { (way.copy)(source.as_ptr(), target.as_mut_ptr(), len) };
@@ -306,7 +315,7 @@ mod tests {
     fn every_way_copies() {
         let mut arena = Arena::new(NEAR);
         let pattern: Vec<u8> = (0..5000_usize).map(|n| (n % 251) as u8).collect();
-        let skip = arena.skip.0;
+        let skip = arena.source_skip;
         arena.source[skip..][..5000].copy_from_slice(&pattern);
         for way in routines::all() {
             for len in [0, 1, 31, 100, 4097] {

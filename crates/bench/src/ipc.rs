@@ -104,7 +104,7 @@ fn settings(quick: bool) -> Result<Settings> {
             batch_ns: 500_000.0,
             sizes: vec![0, 64, 4 << 10, 64 << 10],
             clients: vec![1, 4],
-            processors: (last, first),
+            processors: [last, first],
             quick,
         }
     } else {
@@ -113,7 +113,7 @@ fn settings(quick: bool) -> Result<Settings> {
             batch_ns: 8_000_000.0,
             sizes: sizes.to_vec(),
             clients: vec![1, 2, 4, 8, 16, 32, 64],
-            processors: (last, first),
+            processors: [last, first],
             quick,
         }
     })

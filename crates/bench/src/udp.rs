@@ -52,14 +52,23 @@ pub(crate) struct Choice {
 
 pub(crate) const SIZES: [usize; 2] = [1, 1024];
 
-/// Returns the number of rounds, and of round trips in each.
-fn extent(quick: bool) -> (usize, u32) {
-    if quick { (1, 20) } else { (15, 400) }
+/// How much is measured.
+struct Extent {
+    rounds: usize,
+    /// Round trips in each round.
+    trips: u32,
+}
+
+fn extent(quick: bool) -> Extent {
+    match quick {
+        true => Extent { rounds: 1, trips: 20 },
+        false => Extent { rounds: 15, trips: 400 },
+    }
 }
 
 /// Measures without printing.
 pub(crate) fn cells(quick: bool) -> Vec<Cell> {
-    let (rounds, trips) = extent(quick);
+    let Extent { rounds, trips } = extent(quick);
     let of = |waiting| {
         SIZES.map(|bytes| alternate(&Trial { waiting, bytes, trips }, rounds)).into_iter().flatten()
     };
@@ -72,7 +81,7 @@ pub(crate) fn run(quick: bool, choice: &Choice) -> Result<Outcome> {
     if choice.real_time {
         crate::os::before_all_others()?;
     }
-    let (rounds, trips) = extent(quick);
+    let Extent { rounds, trips } = extent(quick);
     println!(
         "Round trips of datagrams over loopback on {}, {} processors. Published: of the kernel's.\n",
         machine.processor, machine.processors

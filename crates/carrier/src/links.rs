@@ -11,7 +11,7 @@ use crate::sessions::Lend;
 use crate::sockets::{InterfaceError, Made, SocketKinds, direct, port};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
-use sojourn_filter::{Filter, Holding, Key, Method, Options, OwnerId, XdpMode};
+use sojourn_filter::{Filter, Flow, Holding, Key, Method, Options, OwnerId, XdpMode};
 use sojourn_ipc::rt::Descriptor;
 use sojourn_proto::time::Instant;
 use sojourn_pump::now;
@@ -185,7 +185,7 @@ impl Links {
     pub(crate) fn keys_of(&self, fd_name: &FdName) -> Vec<Key> {
         let link = self.links.get(&fd_name.interface);
         let all = link.into_iter().flat_map(|link| link.filter.flows());
-        all.filter(|(_, owner)| *owner == fd_name.owner).map(|(key, _)| key).collect()
+        all.filter(|flow| flow.owner == fd_name.owner).map(|flow| flow.key).collect()
     }
 
     /// Adopts a session of an earlier server. Returns false if the filter does not agree with the
@@ -216,8 +216,8 @@ impl Links {
     pub(crate) fn drop_unclaimed(&mut self, is_known: &dyn Fn(&Key) -> bool) -> Vec<Key> {
         let mut unclaimed = Vec::new();
         for (index, link) in &mut self.links {
-            let flows: Vec<_> = link.filter.flows().filter(|(key, _)| !is_known(key)).collect();
-            for (key, _) in flows {
+            let flows: Vec<_> = link.filter.flows().filter(|flow| !is_known(&flow.key)).collect();
+            for Flow { key, .. } in flows {
                 let _ = link.filter.remove_flow(&key);
                 unclaimed.push(key);
             }

@@ -5,7 +5,9 @@
 
 use crate::metastate::Mac;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use sojourn_filter::{AttachError, Filter, FlowError, OwnerError, OwnerId, Port, xdp_socket};
+use sojourn_filter::{
+    AttachError, Filter, FlowError, NewOwner, OwnerError, OwnerId, Port, xdp_socket,
+};
 use sojourn_netif::{OpenError, PacketOptions, Ring, RingLayout, packet};
 use sojourn_session::RingT;
 use std::io;
@@ -73,7 +75,7 @@ fn set_up(socket: BorrowedFd<'_>, ring: Option<RingLayout>) -> Result<(), OpenEr
 /// Makes the sockets of a program on the interface itself.
 pub(crate) fn direct(filter: &mut Filter, kinds: SocketKinds) -> Result<Made, InterfaceError> {
     let prepare = |socket: BorrowedFd<'_>| set_up(socket, kinds.ring).map_err(io::Error::other);
-    let (id, socket) = filter.add_owner(prepare)?;
+    let NewOwner { owner: id, socket } = filter.add_owner(prepare)?;
     // A kernel without such sockets does without.
     let xdp = kinds.has_xdp.then(|| xdp_socket().ok()).flatten();
     Ok(Made { id, socket, xdp, port: None })

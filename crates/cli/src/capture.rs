@@ -21,7 +21,7 @@ use crate::args::Capture as Options;
 use crate::output::note;
 use crate::signals::Signals;
 use anyhow::{Context as _, Result, bail};
-use sessions::Sessions;
+use sessions::{Belonging, Sessions};
 use sojourn_netif::pcapng::Writer;
 use std::fs::OpenOptions;
 use std::io::{BufWriter, IsTerminal as _, Write};
@@ -92,6 +92,13 @@ fn open(file: Option<&Path>) -> Result<Box<dyn Write>> {
     }
 }
 
+/// A frame that waits for the next snapshot.
+struct WaitingFrame {
+    /// The index of its interface's tap.
+    tap: usize,
+    frame: Frame<Vec<u8>>,
+}
+
 struct Capture {
     taps: Taps,
     sessions: Sessions,
@@ -99,7 +106,7 @@ struct Capture {
     /// True if an interface is added when a session is found on it.
     opens: bool,
     /// Frames that arrived after the last snapshot.
-    waiting: Vec<(usize, Frame<Vec<u8>>)>,
+    waiting: Vec<WaitingFrame>,
     left: Option<u64>,
     count: u64,
     bytes: u64,
@@ -115,7 +122,7 @@ impl Capture {
             }
         }
         let before = self.count;
-        for (tap, frame) in std::mem::take(&mut self.waiting) {
+        for WaitingFrame { tap, frame } in std::mem::take(&mut self.waiting) {
             self.judge(tap, &frame.borrowed())?;
         }
         for tap in 0..self.taps.len() {
@@ -141,7 +148,7 @@ impl Capture {
                 if frame.time_ns > looked_ns && size < WAITING_MAX {
                     is_young = true;
                     size += frame.bytes.len();
-                    waiting.push((tap, frame.owned()));
+                    waiting.push(WaitingFrame { tap, frame: frame.owned() });
                     return;
                 }
                 let written = Record { sessions, out, left, count, bytes }.judge(index, id, &frame);
@@ -199,7 +206,8 @@ impl Record<'_> {
             return Ok(());
         }
         let Ok(parsed) = sojourn_wire::frame::parse(frame.bytes, frame.link) else { return Ok(()) };
-        let Some((direction, label)) = self.sessions.session_of(interface, &parsed.key) else {
+        let found = self.sessions.session_of(interface, &parsed.key);
+        let Some(Belonging { direction, label }) = found else {
             return Ok(());
         };
         *self.count += 1;

@@ -48,11 +48,18 @@ impl NoServer {
     }
 }
 
-/// Returns the addresses at which a server is searched, the preferred one first, and true if a flag
-/// or the configuration names the address.
-fn addresses(args: &ServerArgs) -> Result<(Vec<String>, bool)> {
+/// Where a server is searched.
+struct ServerAddresses {
+    /// The preferred address first.
+    addresses: Vec<String>,
+    /// True if a flag or the configuration names the address.
+    is_named: bool,
+}
+
+/// Returns the addresses at which a server is searched.
+fn addresses(args: &ServerArgs) -> Result<ServerAddresses> {
     if let Some(address) = &args.server {
-        return Ok((vec![address.clone()], true));
+        return Ok(ServerAddresses { addresses: vec![address.clone()], is_named: true });
     }
     let config = config::load([], |name| std::env::var_os(name))?;
     let around = Surroundings::of_this_process(&config.server);
@@ -62,7 +69,7 @@ fn addresses(args: &ServerArgs) -> Result<(Vec<String>, bool)> {
         // `run` uses this user's own server if the system's server has left its socket behind.
         addresses.push(own);
     }
-    Ok((addresses, around.server.is_some()))
+    Ok(ServerAddresses { addresses, is_named: around.server.is_some() })
 }
 
 /// Checks that the server at `text`, which answers, has the interface version of the installed
@@ -81,7 +88,7 @@ impl Client {
     /// Connects to the first server that answers.
     pub(crate) fn connect(args: &ServerArgs) -> Result<Self> {
         let mut first = None;
-        let (addresses, is_named) = addresses(args)?;
+        let ServerAddresses { addresses, is_named } = addresses(args)?;
         for address in addresses {
             match Self::connect_to(&address) {
                 Ok(client) => return Ok(client),

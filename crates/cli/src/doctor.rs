@@ -56,8 +56,8 @@ pub(crate) fn doctor(options: &Report) -> Result<u8> {
     items.push(rewriting::rewriting(wants_rewriting.is_ok_and(|config| config.rewrite)));
     items.extend(parts::library());
     items.extend(parts::server(&options.server_args));
-    let (network, attached) = network::items(&options.server_args);
-    items.extend(network);
+    let network = network::findings(&options.server_args);
+    items.extend(network.items);
     let names = std::env::vars_os().map(|(name, _)| name);
     items.extend(config::misspelt(names).map(|error| {
         Item::limited("variable", error.to_string(), "correct or unset it: it counts for nothing")
@@ -71,7 +71,7 @@ pub(crate) fn doctor(options: &Report) -> Result<u8> {
         }
     };
     let state = items.iter().map(|item| item.state).max().unwrap_or(State::Ok);
-    let findings = Findings { version: 1, state, items, attached, configuration };
+    let findings = Findings { version: 1, state, items, attached: network.attached, configuration };
     match options.json {
         true => print_json(&findings)?,
         false => print(&text(&findings))?,

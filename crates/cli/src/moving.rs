@@ -48,7 +48,7 @@ pub(crate) fn move_session(options: &Move) -> Result<()> {
             go_home(&mut client, stream)
         }
         (Some(stream), Home::Kernel, []) => go_home(&mut client, stream),
-        (_, home, programs) => bring(&mut client, &rows, programs, (found, home)),
+        (_, home, programs) => bring(&mut client, &rows, programs, found, home),
     }
 }
 
@@ -95,7 +95,8 @@ fn bring(
     client: &mut Client,
     all: &[Row],
     programs: &[&Row],
-    (found, home): (&Row, Home),
+    found: &Row,
+    home: Home,
 ) -> Result<()> {
     let mut ends: Vec<Row> = programs.iter().copied().cloned().collect();
     if home == Home::Library {
@@ -116,7 +117,7 @@ fn bring(
     if home == Home::Kernel {
         return print(&format!("session {name} is on its way to the kernel\n"));
     }
-    outcome(client, &ends, (&name, home))
+    outcome(client, &ends, &name, home)
 }
 
 /// Returns the reason why the server does not know an end's program.
@@ -134,7 +135,7 @@ fn is_other_end(row: &Row, other: &Row) -> bool {
     row.kind == other.kind && row.kind != "pipe" && row.from == other.to && row.to == other.from
 }
 
-fn outcome(client: &mut Client, ends: &[Row], (name, home): (&str, Home)) -> Result<()> {
+fn outcome(client: &mut Client, ends: &[Row], name: &str, home: Home) -> Result<()> {
     let begun = Instant::now();
     loop {
         let is_one = |pid, from: &str, to: &str| {

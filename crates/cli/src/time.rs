@@ -36,7 +36,7 @@ pub(crate) fn time(options: &Time) -> Result<u8, Failure> {
         away::time(options, stream, USUAL)?;
         return Ok(0);
     }
-    let (pids, inode) = watched_processes(options)?;
+    let Watched { pids, inode } = watched(options)?;
     let mut watch = Watch::new(options).map_err(Failure::from)?;
     if let Some(inode) = inode {
         watch.programs.only(inode).context("the session cannot be watched")?;
@@ -60,8 +60,15 @@ pub(crate) fn time(options: &Time) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Returns the processes to watch, and the inode if a single socket or pipe is watched.
-fn watched_processes(options: &Time) -> Result<(Vec<u32>, Option<u64>)> {
+/// What is watched.
+struct Watched {
+    pids: Vec<u32>,
+    /// The inode if it is a single socket or pipe.
+    inode: Option<u64>,
+}
+
+/// Returns what the options say is to be watched.
+fn watched(options: &Time) -> Result<Watched> {
     match (options.session, options.pid) {
         (Some(Name::Inode(inode)), _) => {
             let pids = holders::of(inode);
@@ -70,9 +77,9 @@ fn watched_processes(options: &Time) -> Result<(Vec<u32>, Option<u64>)> {
                     "no process that may be seen has a socket or pipe @{inode}: `ss -e` shows inodes as ino, `sojourn ss` in its first column"
                 );
             }
-            Ok((pids, Some(inode)))
+            Ok(Watched { pids, inode: Some(inode) })
         }
-        (_, Some(pid)) if holders::is_alive(pid) => Ok((vec![pid], None)),
+        (_, Some(pid)) if holders::is_alive(pid) => Ok(Watched { pids: vec![pid], inode: None }),
         (_, Some(pid)) => bail!("there is no process {pid}"),
         // The caller has handled sessions that are away.
         (Some(Name::Stream(_)) | None, None) => bail!("neither a session nor a process was named"),

@@ -14,8 +14,21 @@ use std::time::{Duration, Instant};
 
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
-/// The bytes of both directions, by stream and process.
-type Totals = HashMap<(u64, u32), u64>;
+/// One end of a session that is away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct AwayEnd {
+    stream: u64,
+    pid: u32,
+}
+
+impl AwayEnd {
+    fn of(row: &Row) -> Option<Self> {
+        Some(Self { stream: row.stream?, pid: row.pid })
+    }
+}
+
+/// The bytes of both directions.
+type Totals = HashMap<AwayEnd, u64>;
 
 /// Shows the list until a signal comes, or for the given number of times.
 pub(crate) fn top(options: &Top) -> Result<()> {
@@ -53,7 +66,7 @@ fn fit(body: &str, terminal: Terminal) -> String {
 }
 
 fn totals(rows: &[Row]) -> Totals {
-    let known = rows.iter().filter_map(|row| Some(((row.stream?, row.pid), total(row))));
+    let known = rows.iter().filter_map(|row| Some((AwayEnd::of(row)?, total(row))));
     known.collect()
 }
 
@@ -66,7 +79,7 @@ fn total(row: &Row) -> u64 {
 fn text(rows: &[Row], then: &Totals, elapsed: Option<Duration>, columns: Option<usize>) -> String {
     let rate = |row: &Row| {
         let elapsed = elapsed.filter(|elapsed| !elapsed.is_zero())?;
-        let since = total(row).saturating_sub(*then.get(&(row.stream?, row.pid))?);
+        let since = total(row).saturating_sub(*then.get(&AwayEnd::of(row)?)?);
         Some((since as f64 / elapsed.as_secs_f64()) as u64)
     };
     let mut rated: Vec<_> = rows.iter().map(|row| (rate(row), row)).collect();
@@ -110,7 +123,7 @@ mod tests {
         busy.sent = Some(11 << 20);
         let rows = [waiting(), joined(), busy];
         let mut then = totals(&rows);
-        then.insert((8, rows[2].pid), total(&rows[2]) - (4 << 20));
+        then.insert(AwayEnd { stream: 8, pid: rows[2].pid }, total(&rows[2]) - (4 << 20));
         let text = text(&rows, &then, Some(Duration::from_secs(2)), None);
         let lines: Vec<_> = text.lines().collect();
         assert!(lines[1].trim_start().starts_with('8'), "{text}");

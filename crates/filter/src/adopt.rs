@@ -10,7 +10,7 @@ use crate::hook::Hook;
 use crate::loader::{INGRESS, Loaded};
 use crate::netlink;
 use crate::owner::Owner;
-use crate::port;
+use crate::port::{self, PortMarks};
 use crate::rule::OwnerId;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::collections::BTreeMap;
@@ -107,7 +107,7 @@ impl Filter {
         let interfaces = netlink::interfaces().map_err(Failed::at("finding ports"))?;
         for found in &interfaces {
             match port::recognise(found) {
-                Some((owner, real)) if real == self.interface.index => {
+                Some(PortMarks { owner, real }) if real == self.interface.index => {
                     self.owners.insert(owner, Owner::Port { interface: found.index });
                 }
                 _ => {}
@@ -137,7 +137,7 @@ impl Filter {
 pub fn remove_ports(interface: u32) -> Result<usize, Failed> {
     let interfaces = netlink::interfaces().map_err(Failed::at("finding ports"))?;
     let ours = |found: &&netlink::Interface| {
-        port::recognise(found).is_some_and(|(_, real)| real == interface)
+        port::recognise(found).is_some_and(|port| port.real == interface)
     };
     let mut removed = 0;
     for found in interfaces.iter().filter(ours) {

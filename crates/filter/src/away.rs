@@ -5,9 +5,9 @@
 //! Not here: the attached programs (`list`), a filter's own sessions (`filter`).
 
 use crate::error::Failed;
-use crate::loader::{CONFIG, CONFIG_LEN, Config, FLOWS, INGRESS};
+use crate::loader::{CONFIG, CONFIG_LEN, Config, FLOWS, FlowEntry, FlowMap, INGRESS, entries_of};
 use crate::netlink::{self, Interface};
-use crate::rule::{KEY_LEN, Key, RULE_LEN, Rule};
+use crate::rule::{Key, Rule};
 use crate::sys::{self, AttachPoint};
 use aya::maps::{Array, HashMap, Map, MapData, MapError, MapInfo};
 use aya::programs::ProgramInfo;
@@ -41,7 +41,7 @@ pub fn away() -> Result<Vec<AwaySession>, Failed> {
         // A program that ends at this moment has no sessions any more.
         let Ok(maps) = Maps::of(&program) else { continue };
         let Some(interface) = maps.interface(&program, &interfaces) else { continue };
-        found.extend(maps.rules().map(|(key, rule)| AwaySession {
+        found.extend(entries_of(&maps.flows).map(|FlowEntry { key, rule }| AwaySession {
             index: interface.index,
             interface: interface.name.clone(),
             key,
@@ -54,7 +54,7 @@ pub fn away() -> Result<Vec<AwaySession>, Failed> {
 /// The maps of a filter's program.
 struct Maps {
     config: Config,
-    flows: HashMap<MapData, [u8; KEY_LEN], [u8; RULE_LEN]>,
+    flows: FlowMap,
 }
 
 impl Maps {
@@ -89,10 +89,5 @@ impl Maps {
             // queried by number.
             Err(error) => (error.raw_os_error() == Some(libc::EINVAL)).then_some(interface),
         }
-    }
-
-    fn rules(&self) -> impl Iterator<Item = (Key, Rule)> + '_ {
-        let entries = self.flows.iter().filter_map(Result::ok);
-        entries.filter_map(|(key, rule)| Some((Key::decode(&key)?, Rule::decode(&rule)?)))
     }
 }

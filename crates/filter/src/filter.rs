@@ -55,6 +55,15 @@ impl Default for Options {
     }
 }
 
+/// A session that is away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flow {
+    /// The session.
+    pub key: Key,
+    /// The receiver of its packets.
+    pub owner: OwnerId,
+}
+
 /// The packet filter of one interface.
 ///
 /// Nothing is attached while no session is away (but see [`Options::stays_attached`]), and no
@@ -121,9 +130,9 @@ impl Filter {
         &self.interface
     }
 
-    /// Returns the sessions that are away, with their owners.
-    pub fn flows(&self) -> impl Iterator<Item = (Key, OwnerId)> + '_ {
-        self.sessions.iter().map(|(key, owner)| (*key, *owner))
+    /// Returns the sessions that are away.
+    pub fn flows(&self) -> impl Iterator<Item = Flow> + '_ {
+        self.sessions.iter().map(|(key, owner)| Flow { key: *key, owner: *owner })
     }
 
     /// Directs the session's packets to its owner; the kernel does not see them any more.
@@ -225,11 +234,12 @@ impl Filter {
     }
 
     pub(crate) fn keys_of(&self, owner: OwnerId) -> Vec<Key> {
-        self.flows().filter(|(_, of)| *of == owner).map(|(key, _)| key).collect()
+        self.flows().filter(|flow| flow.owner == owner).map(|flow| flow.key).collect()
     }
 
     pub(crate) fn take_over_sessions(&mut self) {
-        self.sessions = self.loaded.rules().map(|(key, rule)| (key, rule.owner)).collect();
+        let flows = self.loaded.flows();
+        self.sessions = flows.map(|flow| (flow.key, flow.rule.owner)).collect();
     }
 
     /// Detaches the programs if there are no sessions, unless [`Options::stays_attached`].

@@ -3,7 +3,7 @@
 
 use crate::error::Failed;
 use crate::netlink;
-use crate::port;
+use crate::port::{self, PortMarks};
 use crate::sys::{self, AttachPoint};
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -61,7 +61,7 @@ pub fn list() -> Result<Vec<Attached>, Failed> {
     }
     let interfaces = netlink::interfaces().map_err(Failed::at("finding interfaces"))?;
     for interface in &interfaces {
-        if let Some((_, real)) = port::recognise(interface) {
+        if let Some(PortMarks { real, .. }) = port::recognise(interface) {
             let of = interfaces.iter().find(|other| other.index == real);
             let of = of.map(|of| of.name.clone()).unwrap_or_default();
             let name = interface.name.clone();

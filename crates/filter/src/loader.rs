@@ -89,10 +89,19 @@ pub(crate) struct SocketSlots {
     pub(crate) queues: u32,
 }
 
+/// The map of the sessions that are away, as the kernel has it.
+pub(crate) type FlowMap = HashMap<MapData, [u8; KEY_LEN], [u8; RULE_LEN]>;
+
+/// An entry of that map.
+pub(crate) struct FlowEntry {
+    pub(crate) key: Key,
+    pub(crate) rule: Rule,
+}
+
 /// Loaded programs and maps.
 pub(crate) struct Loaded {
     fds: BTreeMap<&'static str, OwnedFd>,
-    pub(crate) flows: HashMap<MapData, [u8; KEY_LEN], [u8; RULE_LEN]>,
+    pub(crate) flows: FlowMap,
     owners: HashMap<MapData, u32, [u32; 4]>,
     config: Array<MapData, [u8; CONFIG_LEN]>,
     counts: PerCpuArray<MapData, u64>,
@@ -201,10 +210,9 @@ impl Loaded {
         let _ = self.owners.remove(&owner.0);
     }
 
-    /// Returns all rules; entries that cannot be decoded are skipped.
-    pub(crate) fn rules(&self) -> impl Iterator<Item = (Key, Rule)> + '_ {
-        let entries = self.flows.iter().filter_map(Result::ok);
-        entries.filter_map(|(key, rule)| Some((Key::decode(&key)?, Rule::decode(&rule)?)))
+    /// Returns the sessions that are away.
+    pub(crate) fn flows(&self) -> impl Iterator<Item = FlowEntry> + '_ {
+        entries_of(&self.flows)
     }
 
     pub(crate) fn counts(&self) -> Result<Counts, Failed> {
@@ -221,6 +229,14 @@ impl Loaded {
         let values = values.map_err(|error| Failed::other("reading the counters", error))?;
         Ok(values.iter().sum())
     }
+}
+
+/// Returns the entries of a map of sessions; those that cannot be decoded are skipped.
+pub(crate) fn entries_of(flows: &FlowMap) -> impl Iterator<Item = FlowEntry> + '_ {
+    let entries = flows.iter().filter_map(Result::ok);
+    entries.filter_map(|(key, rule)| {
+        Some(FlowEntry { key: Key::decode(&key)?, rule: Rule::decode(&rule)? })
+    })
 }
 
 fn map_fd(map: &Map) -> io::Result<OwnedFd> {

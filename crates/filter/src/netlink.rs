@@ -67,6 +67,15 @@ pub struct Interface {
     pub xdp_program: Option<u32>,
 }
 
+/// A queueing discipline or a program on one (`struct tcmsg`).
+struct Traffic {
+    interface: u32,
+    handle: u32,
+    parent: u32,
+    /// A program's priority, and the protocol of its packets.
+    info: u32,
+}
+
 /// A message under construction.
 struct Request(Vec<u8>);
 
@@ -84,8 +93,9 @@ impl Request {
         Self::new(kind, flags, &link_message(index, up))
     }
 
-    /// Creates a request about queueing disciplines and programs (`struct tcmsg`).
-    fn traffic(kind: u16, flags: u16, interface: u32, handle: u32, parent: u32, info: u32) -> Self {
+    /// Creates a request about queueing disciplines and programs.
+    fn traffic(kind: u16, flags: u16, traffic: &Traffic) -> Self {
+        let Traffic { interface, handle, parent, info } = *traffic;
         let words = [0, interface, handle, parent, info];
         Self::new(kind, flags, &words.map(u32::to_ne_bytes).concat())
     }
@@ -142,7 +152,7 @@ impl Socket {
         loop {
             let (len, _) = rustix::net::recv(&self.0, &mut buffer[..], RecvFlags::empty())?;
             let mut rest = &buffer[..len];
-            while let Some((kind, body, after)) = message(rest) {
+            while let Some(Message { kind, body, rest: after }) = message(rest) {
                 match kind {
                     DONE => return Ok(()),
                     ERROR => return status(body),
@@ -167,12 +177,21 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// Returns the first of some messages: its type, the bytes after its header, and the messages after
-/// it.
-pub(crate) fn message(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
+/// The first of some messages.
+pub(crate) struct Message<'b> {
+    kind: u16,
+    /// The bytes after the header.
+    pub(crate) body: &'b [u8],
+    /// The messages after it.
+    pub(crate) rest: &'b [u8],
+}
+
+/// Returns the first of some messages.
+pub(crate) fn message(bytes: &[u8]) -> Option<Message<'_>> {
     let len = word(bytes, 0)? as usize;
     let body = bytes.get(HEADER_LEN..len)?;
-    Some((half(bytes, 4)?, body, bytes.get(len.next_multiple_of(4)..).unwrap_or_default()))
+    let rest = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
+    Some(Message { kind: half(bytes, 4)?, body, rest })
 }
 
 pub(crate) fn status(body: &[u8]) -> io::Result<()> {
@@ -337,7 +356,8 @@ pub(crate) fn attach(
 ) -> io::Result<()> {
     let socket = Socket::new()?;
     let flags = ACK | CREATE | EXCLUSIVE;
-    let mut queue = Request::traffic(NEW_QDISC, flags, interface, CLSACT_HANDLE, CLSACT, 0);
+    let traffic = Traffic { interface, handle: CLSACT_HANDLE, parent: CLSACT, info: 0 };
+    let mut queue = Request::traffic(NEW_QDISC, flags, &traffic);
     queue.attribute(KIND, &zero_ended("clsact"));
     match socket.tell(queue) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -361,5 +381,6 @@ pub(crate) fn detach(interface: u32, egress: bool) -> io::Result<()> {
 fn filter(kind: u16, flags: u16, interface: u32, egress: bool) -> Request {
     let minor = if egress { MINOR_EGRESS } else { MINOR_INGRESS };
     let info = (PRIORITY << 16) | u32::from((ALL_PROTOCOLS as u16).to_be());
-    Request::traffic(kind, flags, interface, 0, CLSACT_HANDLE | minor, info)
+    let parent = CLSACT_HANDLE | minor;
+    Request::traffic(kind, flags, &Traffic { interface, handle: 0, parent, info })
 }

@@ -78,10 +78,18 @@ struct Parsed {
     first_fragment: bool,
 }
 
+/// The rule for a received packet.
+struct Matched {
+    rule: Rule,
+    first_fragment: bool,
+}
+
 impl Oracle {
     /// Decides about a frame on the interface, before the stack.
     pub fn ingress(&self, received: &Received<'_>) -> Ingress {
-        let Some((rule, first_fragment)) = self.rule(received) else { return Ingress::Pass };
+        let Some(Matched { rule, first_fragment }) = self.rule(received) else {
+            return Ingress::Pass;
+        };
         match rule.target {
             _ if first_fragment => Ingress::Drop(Reason::Fragmented),
             Target::Port { interface } => Ingress::Port(interface),
@@ -91,22 +99,22 @@ impl Oracle {
 
     /// Returns the owner whose packet socket gets the frame.
     pub fn reader(&self, received: &Received<'_>) -> Option<OwnerId> {
-        let (rule, first_fragment) = self.rule(received)?;
+        let Matched { rule, first_fragment } = self.rule(received)?;
         let tapped = matches!(rule.target, Target::Direct | Target::Xsk);
         (tapped && !first_fragment).then_some(rule.owner)
     }
 
     /// Returns the owner whose AF_XDP socket gets the frame, if it has one for the queue.
     pub fn xdp(&self, frame: &[u8]) -> Option<OwnerId> {
-        let (rule, first_fragment) = self.rule(&Received { frame, tag: None })?;
+        let Matched { rule, first_fragment } = self.rule(&Received { frame, tag: None })?;
         (rule.target == Target::Xsk && !first_fragment).then_some(rule.owner)
     }
 
-    fn rule(&self, received: &Received<'_>) -> Option<(Rule, bool)> {
+    fn rule(&self, received: &Received<'_>) -> Option<Matched> {
         let parsed = self.parse(received)?;
         let rule = self.rules.get(&parsed.key);
         let rule = rule.or_else(|| self.rules.get(&parsed.from_anyone?))?;
-        Some((*rule, parsed.first_fragment))
+        Some(Matched { rule: *rule, first_fragment: parsed.first_fragment })
     }
 
     fn parse(&self, received: &Received<'_>) -> Option<Parsed> {
@@ -160,7 +168,7 @@ impl Oracle {
         refuse(ethernet[6..12] != self.mac.0, Reason::WrongSourceMac)?;
         refuse(ethernet[0] & 1 != 0, Reason::GroupTarget)?;
         let header = if kind == IPV4 { check_ipv4(packet) } else { check_ipv6(packet) }?;
-        let (transport_len, checksum) = check_transport(frame, packet, &header)?;
+        let Transport { len: transport_len, checksum } = check_transport(frame, packet, &header)?;
         let sent = match outgoing.gso_size {
             0 => header.total as u64,
             size => (header.len + transport_len) as u64 + u64::from(size),
@@ -189,8 +197,7 @@ fn refuse(is_wrong: bool, reason: Reason) -> ControlFlow<Reason> {
 /// the kernel.
 fn parse_ports(
     protocol: u8,
-    source: IpAddr,
-    target: IpAddr,
+    Addresses { source, target }: Addresses,
     transport: &[u8],
     first_fragment: bool,
 ) -> Option<Parsed> {
@@ -218,9 +225,8 @@ fn parse_ipv4(packet: &[u8]) -> Option<Parsed> {
     if fragment & 0x1fff != 0 {
         return None;
     }
-    let (source, target) = ipv4_addresses(header);
     let transport = packet.get(header_len..)?;
-    parse_ports(header[9], source, target, transport, fragment & 0x2000 != 0)
+    parse_ports(header[9], ipv4_addresses(header), transport, fragment & 0x2000 != 0)
 }
 
 /// Reads an IPv6 packet (RFC 8200, sections 3 and 4).
@@ -229,7 +235,7 @@ fn parse_ipv6(packet: &[u8]) -> Option<Parsed> {
     if header[0] >> 4 != 6 {
         return None;
     }
-    let (source, target) = ipv6_addresses(header);
+    let addresses = ipv6_addresses(header);
     let (mut next, mut first_fragment) = (header[6], false);
     for nth in 0..EXTENSIONS_MAX {
         let len = match next {
@@ -249,21 +255,28 @@ fn parse_ipv6(packet: &[u8]) -> Option<Parsed> {
         next = rest[0];
         rest = rest.get(len..)?;
     }
-    parse_ports(next, source, target, rest, first_fragment)
+    parse_ports(next, addresses, rest, first_fragment)
 }
 
-fn ipv4_addresses(header: &[u8]) -> (IpAddr, IpAddr) {
+/// The addresses of a packet.
+#[derive(Clone, Copy)]
+struct Addresses {
+    source: IpAddr,
+    target: IpAddr,
+}
+
+fn ipv4_addresses(header: &[u8]) -> Addresses {
     let at = |at: usize| Ipv4Addr::new(header[at], header[at + 1], header[at + 2], header[at + 3]);
-    (at(12).into(), at(16).into())
+    Addresses { source: at(12).into(), target: at(16).into() }
 }
 
-fn ipv6_addresses(header: &[u8]) -> (IpAddr, IpAddr) {
+fn ipv6_addresses(header: &[u8]) -> Addresses {
     let at = |at: usize| {
         let mut octets = [0; 16];
         octets.copy_from_slice(&header[at..at + 16]);
         IpAddr::V6(Ipv6Addr::from(octets))
     };
-    (at(8), at(24))
+    Addresses { source: at(8), target: at(24) }
 }
 
 /// The IP header of a frame from a port.
@@ -284,7 +297,7 @@ fn check_ipv4(packet: &[u8]) -> ControlFlow<Reason, Header> {
     refuse(header[0] != 0x45, Reason::Extended)?;
     let fragment = u16::from_be_bytes([header[6], header[7]]);
     refuse(fragment & 0x3fff != 0, Reason::SentFragment)?;
-    let (source, target) = ipv4_addresses(header);
+    let Addresses { source, target } = ipv4_addresses(header);
     refuse(is_group(target), Reason::GroupTarget)?;
     let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
     ControlFlow::Continue(Header { protocol: header[9], source, target, len: 20, total })
@@ -296,18 +309,21 @@ fn check_ipv6(packet: &[u8]) -> ControlFlow<Reason, Header> {
     };
     refuse(header[6] == FRAGMENT, Reason::SentFragment)?;
     refuse(matches!(header[6], HOP_BY_HOP | DESTINATION | ROUTING), Reason::Extended)?;
-    let (source, target) = ipv6_addresses(header);
+    let Addresses { source, target } = ipv6_addresses(header);
     refuse(is_group(target), Reason::GroupTarget)?;
     let total = 40 + usize::from(u16::from_be_bytes([header[4], header[5]]));
     ControlFlow::Continue(Header { protocol: header[6], source, target, len: 40, total })
 }
 
-/// Returns the length of the transport header, and the checksum's offset in it.
-fn check_transport(
-    frame: &[u8],
-    packet: &[u8],
-    header: &Header,
-) -> ControlFlow<Reason, (usize, usize)> {
+/// The transport header of a frame from a port.
+struct Transport {
+    /// Bytes of the header.
+    len: usize,
+    /// The checksum's offset in it.
+    checksum: usize,
+}
+
+fn check_transport(frame: &[u8], packet: &[u8], header: &Header) -> ControlFlow<Reason, Transport> {
     let (len_min, checksum) = match Protocol::from_number(header.protocol) {
         Some(Protocol::Tcp) => (20, 16),
         Some(Protocol::Udp) => (8, 6),
@@ -317,11 +333,11 @@ fn check_transport(
     let padded = header.total != packet.len();
     refuse(header.total > packet.len() || (padded && frame.len() > FRAME_MIN), Reason::Malformed)?;
     if len_min == 8 {
-        return ControlFlow::Continue((len_min, checksum));
+        return ControlFlow::Continue(Transport { len: len_min, checksum });
     }
     let len = usize::from(packet[header.len + 12] >> 4) * 4;
     refuse(len < len_min || header.total < header.len + len, Reason::Malformed)?;
-    ControlFlow::Continue((len, checksum))
+    ControlFlow::Continue(Transport { len, checksum })
 }
 
 #[cfg(test)]

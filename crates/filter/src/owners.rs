@@ -35,12 +35,19 @@ pub enum Removed {
     StillHeld,
 }
 
+/// An owner with a packet socket.
+#[derive(Debug)]
+pub struct NewOwner {
+    /// Its number.
+    pub owner: OwnerId,
+    /// The descriptor for the program.
+    pub socket: OwnedFd,
+}
+
 impl Filter {
     /// Creates a packet socket for a program that may have access to the interface: `SOCK_RAW`,
     /// bound, in the group, with its filter locked. `prepare` may set options that must be set
     /// before the socket receives, such as `PACKET_VNET_HDR` and rings.
-    ///
-    /// Returns the owner's number and the descriptor for the program.
     ///
     /// # Errors
     /// [`OwnerError::Full`] if 4,095 programs have a socket; otherwise the kernel's error: `EPERM`
@@ -48,7 +55,7 @@ impl Filter {
     pub fn add_owner(
         &mut self,
         prepare: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>,
-    ) -> Result<(OwnerId, OwnedFd), OwnerError> {
+    ) -> Result<NewOwner, OwnerError> {
         self.settle();
         if self.config.members >= MEMBERS_MAX {
             self.vacate();
@@ -66,7 +73,7 @@ impl Filter {
         if result.is_err() {
             self.close_group_if_empty();
         }
-        Ok((owner, result?))
+        Ok(NewOwner { owner, socket: result? })
     }
 
     fn join(

@@ -78,12 +78,19 @@ fn name_of(owner: OwnerId) -> String {
     format!("sojourn{:x}", owner.0)
 }
 
-/// Recognises the server's side of a port, and returns its owner and the index of the real
-/// interface.
-pub(crate) fn recognise(interface: &Interface) -> Option<(OwnerId, u32)> {
+/// What the server's side of a port is known by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PortMarks {
+    pub(crate) owner: OwnerId,
+    /// The index of the real interface.
+    pub(crate) real: u32,
+}
+
+/// Recognises the server's side of a port.
+pub(crate) fn recognise(interface: &Interface) -> Option<PortMarks> {
     let real = interface.alias.strip_prefix(ALIAS)?.parse().ok()?;
     let owner = u32::from_str_radix(interface.name.strip_prefix("sojourn")?, 16).ok()?;
-    Some((OwnerId(owner), real))
+    Some(PortMarks { owner: OwnerId(owner), real })
 }
 
 /// The result of opening a port.
@@ -229,7 +236,7 @@ mod tests {
             is_up: true,
             xdp_program: None,
         };
-        assert_eq!(recognise(&interface), Some((OwnerId(0x2f), 12)));
+        assert_eq!(recognise(&interface), Some(PortMarks { owner: OwnerId(0x2f), real: 12 }));
         assert!(name_of(OwnerId(u32::MAX)).len() <= 15, "the kernel has room for 15 bytes");
         interface.alias.clear();
         assert_eq!(recognise(&interface), None);

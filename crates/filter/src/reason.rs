@@ -107,11 +107,6 @@ impl Counts {
         self.0[reason as usize] = packets;
     }
 
-    /// Returns every reason with its number of packets.
-    pub fn iter(&self) -> impl Iterator<Item = (Reason, u64)> + '_ {
-        Reason::ALL.iter().map(|reason| (*reason, self.of(*reason)))
-    }
-
     /// Returns the number of packets that programs tried to send and that were refused, for all
     /// reasons.
     pub fn refused(&self) -> u64 {

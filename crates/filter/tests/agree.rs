@@ -10,7 +10,7 @@ use common::{Host, Random};
 use sojourn_filter::oracle::{Ingress, Oracle, Outgoing, Received};
 use sojourn_filter::probe::{Owned, Program};
 use sojourn_filter::samples::{MAC, frame, keys};
-use sojourn_filter::{AttachError, Filter, Key, Options, OwnerId, Reason, Target};
+use sojourn_filter::{AttachError, Filter, Key, NewOwner, Options, OwnerId, Reason, Target};
 use sojourn_wire::Protocol;
 use sojourn_wire::frame::LinkType;
 use std::collections::BTreeMap;
@@ -134,8 +134,8 @@ impl Subject {
             }
             filter => filter.unwrap(),
         };
-        let (one, first) = filter.add_owner(|_| Ok(())).unwrap();
-        let (two, second) = filter.add_owner(|_| Ok(())).unwrap();
+        let NewOwner { owner: one, socket: first } = filter.add_owner(|_| Ok(())).unwrap();
+        let NewOwner { owner: two, socket: second } = filter.add_owner(|_| Ok(())).unwrap();
         // Without AF_XDP sockets: the XDP program passes all frames of this owner, so its packet
         // socket gets them.
         filter.set_xsks(two, &[]).unwrap();
@@ -152,7 +152,7 @@ impl Subject {
             link: filter.interface().link,
             mac: filter.interface().mac,
             mtu: filter.interface().mtu,
-            rules: filter.flows().map(|(key, _)| (key, filter.rule(&key).unwrap())).collect(),
+            rules: filter.flows().map(|flow| (flow.key, filter.rule(&flow.key).unwrap())).collect(),
         };
         let sockets = vec![first, second, port.descriptor];
         Some(Self { filter, oracle, owners, port: port.interface, keys: all, sockets })

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{attached, filter, two_hosts, wait_for};
-use sojourn_filter::{Key, Method, Options, remove_ports};
+use sojourn_filter::{Key, Method, NewOwner, Options, remove_ports};
 use sojourn_wire::Protocol;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
@@ -23,7 +23,7 @@ fn holder() {
         let ends = [([10, 0, 0, 1], port).into(), ([10, 0, 0, 2], 9).into()];
         Key::new(Protocol::Tcp, ends[0], Some(ends[1])).unwrap()
     };
-    let (owner, _socket) = filter.add_owner(|_| Ok(())).unwrap();
+    let NewOwner { owner, socket: _socket } = filter.add_owner(|_| Ok(())).unwrap();
     filter.set_xsks(owner, &[]).unwrap();
     filter.add_flow(key(1), owner).unwrap();
     let port = filter.open_port(false).unwrap();
@@ -58,7 +58,7 @@ fn is_killed(method: &'static str) {
             assert!(classic_filters().contains("sojourn_ingress"));
             let mut filter =
                 filter(Options { method: Method::Classic, ..Options::default() }).unwrap();
-            let (owner, _socket) = filter.add_owner(|_| Ok(())).unwrap();
+            let NewOwner { owner, socket: _socket } = filter.add_owner(|_| Ok(())).unwrap();
             let local = ([10, 0, 0, 1], 1).into();
             filter.add_flow(Key::new(Protocol::Udp, local, None).unwrap(), owner).unwrap();
             let text = classic_filters();

@@ -6,7 +6,7 @@ mod common;
 
 use common::{Host, attached, filter, receive, receive_with, two_hosts, wait_for};
 use rustix::fd::{AsFd, AsRawFd};
-use sojourn_filter::{Key, Method, Options, Reason};
+use sojourn_filter::{Key, Method, NewOwner, Options, Reason};
 use sojourn_wire::Protocol;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, TcpListener, TcpStream};
@@ -41,8 +41,8 @@ fn moves_and_returns(address: &'static str, method: Method) {
         let Some(mut filter) = filter(Options { method, ..Options::default() }) else { return };
         let (mut local, mut far) = connection(&two, address);
         let (mut untouched, mut far_untouched) = connection(&two, address);
-        let (owner, socket) = filter.add_owner(|_| Ok(())).unwrap();
-        let (_, other) = filter.add_owner(|_| Ok(())).unwrap();
+        let NewOwner { owner, socket } = filter.add_owner(|_| Ok(())).unwrap();
+        let other = filter.add_owner(|_| Ok(())).unwrap().socket;
         assert_eq!(attached(), [""; 0], "nothing is attached without a session");
         let key = key_of(&local);
         filter.add_flow(key, owner).unwrap();
@@ -94,7 +94,7 @@ fn nobody_changes_an_owners_filter() {
     let Some((one, _two)) = two_hosts() else { return };
     one.run(move || {
         let Some(mut filter) = filter(Options::default()) else { return };
-        let (_, socket) = filter.add_owner(|_| Ok(())).unwrap();
+        let socket = filter.add_owner(|_| Ok(())).unwrap().socket;
         let fd = socket.as_fd().as_raw_fd();
         let detach = |level, name: i32, value: i32| {
             let at = (&raw const value).cast();
@@ -132,7 +132,7 @@ fn a_fragment_is_noted() {
     one.run(move || {
         let Some(mut filter) = filter(Options::default()) else { return };
         let (local, _far) = connection(&two, "10.0.0.1:0");
-        let (owner, socket) = filter.add_owner(|_| Ok(())).unwrap();
+        let NewOwner { owner, socket } = filter.add_owner(|_| Ok(())).unwrap();
         let key = key_of(&local);
         filter.add_flow(key, owner).unwrap();
         assert!(!filter.rule(&key).unwrap().fragment_seen);

@@ -10,7 +10,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use sojourn_filter::keeper::{
     FoundKeeper, Keeper, Kept, KeptDescriptors, NewKeeper, Patience, keep, listen,
 };
-use sojourn_filter::{Filter, Holding, Key, Options, OwnerId};
+use sojourn_filter::{Filter, Holding, Key, NewOwner, Options, OwnerId};
 use sojourn_wire::Protocol;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -98,7 +98,7 @@ fn holdings(kept: Kept) -> Vec<Holding<OwnedFd>> {
 }
 
 fn session(filter: &mut Filter) -> (OwnerId, OwnedFd) {
-    let (owner, socket) = filter.add_owner(|_| Ok(())).unwrap();
+    let NewOwner { owner, socket } = filter.add_owner(|_| Ok(())).unwrap();
     let key = Key::new(Protocol::Udp, SocketAddr::from(TARGET), None).unwrap();
     filter.add_flow(key, owner).unwrap();
     (owner, socket)
@@ -135,7 +135,7 @@ fn sessions_go_on_from_one_server_to_the_next() {
         let FoundKeeper { keeper, kept } = wait_for("keeper", || Keeper::find(&place.0).ok());
         assert_eq!(kept.programs.len(), 1);
         let filter = Filter::adopt(holdings(kept), Options::default()).unwrap();
-        assert!(filter.flows().any(|(_, of)| of == owner));
+        assert!(filter.flows().any(|flow| flow.owner == owner));
         send(b"with the next server");
         receive_with(&socket, b"with the next server");
         // The next server dies too, and then the program.

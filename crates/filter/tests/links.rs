@@ -9,7 +9,7 @@ use common::{Host, has, receive_with, wait_for};
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, open};
 use sojourn_filter::samples::{frame, keys};
-use sojourn_filter::{AttachError, Filter, Options, Reason};
+use sojourn_filter::{AttachError, Filter, NewOwner, Options, Reason};
 use std::process::Command;
 
 const TUNSETIFF: libc::c_ulong = 0x4004_54ca;
@@ -45,7 +45,7 @@ fn packets_without_link_header() {
             Err(AttachError::Unavailable { .. }) => return eprintln!("skipped: not built"),
             filter => filter.unwrap(),
         };
-        let (owner, socket) = filter.add_owner(|_| Ok(())).unwrap();
+        let NewOwner { owner, socket } = filter.add_owner(|_| Ok(())).unwrap();
         let port = filter.open_port(false).unwrap();
         for key in keys() {
             let packet = frame(&key, false).split_off(HEADER_LEN);

@@ -5,7 +5,7 @@ mod common;
 
 use common::{attached, filter, receive, two_hosts};
 use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
-use sojourn_filter::{Filter, Holding, Key, Options, OwnerId, Reason, Removed};
+use sojourn_filter::{Filter, Holding, Key, NewOwner, Options, OwnerId, Reason, Removed};
 use sojourn_wire::Protocol;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -27,7 +27,7 @@ struct Program {
 
 impl Program {
     fn new(filter: &mut Filter, port: u16) -> Self {
-        let (owner, socket) = filter.add_owner(|_| Ok(())).unwrap();
+        let NewOwner { owner, socket } = filter.add_owner(|_| Ok(())).unwrap();
         let target = SocketAddr::from(([10, 0, 0, 1], port));
         filter.add_flow(Key::new(Protocol::Udp, target, None).unwrap(), owner).unwrap();
         Self { owner, socket, target }

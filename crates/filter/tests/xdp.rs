@@ -7,7 +7,7 @@ mod common;
 
 use common::{attached, filter, receive, receive_with, two_hosts, wait_for};
 use rustix::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
-use sojourn_filter::{Key, Options, Reason};
+use sojourn_filter::{Key, NewOwner, Options, Reason};
 use sojourn_wire::Protocol;
 use std::net::UdpSocket;
 use std::ptr::null_mut;
@@ -137,8 +137,8 @@ fn frames_go_to_the_owners_xdp_socket_first() {
         let Some(mut filter) = filter(Options::default()) else { return };
         let far = two.run(|| UdpSocket::bind("10.0.0.2:6000").unwrap());
         let key = |port| Key::new(Protocol::Udp, ([10, 0, 0, 1], port).into(), None).unwrap();
-        let (owner, socket) = filter.add_owner(|_| Ok(())).unwrap();
-        let (other, others) = filter.add_owner(|_| Ok(())).unwrap();
+        let NewOwner { owner, socket } = filter.add_owner(|_| Ok(())).unwrap();
+        let NewOwner { owner: other, socket: others } = filter.add_owner(|_| Ok(())).unwrap();
         let kernels = UdpSocket::bind("10.0.0.1:5002").unwrap();
         filter.add_flow(key(5000), owner).unwrap();
         filter.add_flow(key(5001), other).unwrap();

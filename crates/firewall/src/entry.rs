@@ -70,6 +70,13 @@ pub(crate) struct Entry {
     pub(crate) action: Action,
 }
 
+/// A rule's target.
+pub(crate) struct Target<'e> {
+    /// The standard target's name is empty.
+    pub(crate) name: String,
+    pub(crate) data: &'e [u8],
+}
+
 fn half(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(bytes.get(at..at.checked_add(2)?)?.try_into().ok()?))
 }
@@ -106,16 +113,16 @@ impl Entry {
         self.bytes
     }
 
-    /// Returns the target's name and data. The standard target's name is empty.
-    pub(crate) fn target(&self) -> (String, &[u8]) {
+    /// Returns the target.
+    pub(crate) fn target(&self) -> Target<'_> {
         let target = self.bytes.get(self.target..).unwrap_or_default();
-        (name_in(target), target.get(HEAD..).unwrap_or_default())
+        Target { name: name_in(target), data: target.get(HEAD..).unwrap_or_default() }
     }
 
     /// Returns the verdict of a standard target: negative, or the offset of the entry that comes
     /// next.
     pub(crate) fn verdict(&self) -> Option<i32> {
-        let (name, data) = self.target();
+        let Target { name, data } = self.target();
         let verdict = data.get(..4).filter(|_| name.is_empty())?;
         Some(i32::from_ne_bytes(verdict.try_into().ok()?))
     }

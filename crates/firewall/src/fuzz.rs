@@ -9,7 +9,7 @@ use crate::attributes::messages;
 use crate::policies::selects;
 use crate::ruleset::{ELEMENTS, Ruleset};
 use crate::session::{Family, Interface, Session};
-use crate::tables::{INFO_LEN, Table, entries_len};
+use crate::tables::{INFO_LEN, Listing, Table, entries_len};
 use sojourn_wire::Protocol;
 
 /// Returns sessions of each kind: TCP and UDP, both families, with and without a peer.
@@ -48,7 +48,8 @@ pub fn rules(bytes: &[u8]) {
                 let (info, entries) = bytes.split_at(bytes.len().min(INFO_LEN));
                 let family = if choice & 4 == 0 { Family::V4 } else { Family::V6 };
                 let _ = entries_len(info);
-                let _ = Table::new(family, "filter", Some((info, entries))).concerning(&session);
+                let listing = Listing { info, entries };
+                let _ = Table::new(family, "filter", Some(listing)).concerning(&session);
             }
         }
     }

@@ -16,7 +16,7 @@ use crate::netlink::{Question, drain, dump, socket};
 use crate::policies::Policies;
 use crate::ruleset::Ruleset;
 use crate::session::{Family, Session};
-use crate::tables::{self, Table};
+use crate::tables::{self, Listing, Table};
 use crate::traffic;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -183,16 +183,28 @@ fn tables() -> Vec<Table> {
         let names = std::fs::read_to_string(path).unwrap_or_default();
         for name in names.lines() {
             let answer = table(family, name);
-            let answer =
-                answer.as_ref().map(|(info, entries)| (&info[..], &entries[tables::ENTRIES..]));
-            all.push(Table::new(family, name, answer));
+            all.push(Table::new(family, name, answer.as_ref().map(Answers::listing)));
         }
     }
     all
 }
 
-/// Reads a legacy table: `struct ipt_getinfo` and `struct ipt_get_entries`.
-fn table(family: Family, name: &str) -> Option<(Vec<u8>, Vec<u8>)> {
+/// The kernel's answers about a legacy table.
+struct Answers {
+    /// `struct ipt_getinfo`.
+    info: Vec<u8>,
+    /// `struct ipt_get_entries`.
+    entries: Vec<u8>,
+}
+
+impl Answers {
+    fn listing(&self) -> Listing<'_> {
+        Listing { info: &self.info, entries: &self.entries[tables::ENTRIES..] }
+    }
+}
+
+/// Reads a legacy table.
+fn table(family: Family, name: &str) -> Option<Answers> {
     let mut info = vec![0; tables::INFO_LEN];
     info.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
     let mut entries = info.get(..tables::ENTRIES)?.to_vec();
@@ -202,7 +214,7 @@ fn table(family: Family, name: &str) -> Option<(Vec<u8>, Vec<u8>)> {
     entries.resize(tables::ENTRIES + len, 0);
     // Fails if the size of the table has changed meanwhile; the next survey reads it again.
     ask(family, GET_ENTRIES, &mut entries)?;
-    Some((info, entries))
+    Some(Answers { info, entries })
 }
 
 /// Asks the kernel to fill `answer`, which begins with the request.

@@ -11,7 +11,7 @@ use crate::family::{BRIDGE, INET, IPV4, IPV6, NETDEV};
 use crate::packets::Packets;
 use crate::rule::marks;
 use crate::session::{Direction, Family, Session};
-use crate::sets::{Set, names_in};
+use crate::sets::{Set, SetUse, uses_in};
 use sojourn_wire::Protocol;
 
 /// `NFT_MSG_NEWCHAIN`, `NFT_MSG_NEWRULE`, `NFT_MSG_NEWSET` and `NFT_MSG_NEWSETELEM` with
@@ -29,6 +29,7 @@ const TRACKING: i32 = -200;
 /// The properties of a base chain.
 #[derive(Clone, Debug)]
 struct Hook {
+    chain: Name,
     number: u32,
     priority: i32,
     drops: bool,
@@ -38,7 +39,7 @@ struct Hook {
 /// All chains, rules and sets of a network namespace.
 #[derive(Debug, Default)]
 pub(crate) struct Ruleset {
-    hooks: Vec<(Name, Hook)>,
+    hooks: Vec<Hook>,
     chains: Chains,
     /// The sets that rules look up, and those that packets change.
     looked_up: Vec<Name>,
@@ -75,12 +76,12 @@ impl Ruleset {
         let priority = number(hook, 2).map_or(i32::MIN, u32::cast_signed);
         let drops = number(body, 5) == Some(0);
         let translates = text(body, 7).as_deref() == Some("nat");
-        self.hooks.push((name, Hook { number: place, priority, drops, translates }));
+        self.hooks.push(Hook { chain: name, number: place, priority, drops, translates });
     }
 
     fn add_rule(&mut self, chain: Name, body: &[u8]) {
         let expressions = find(body, 4).unwrap_or_default();
-        for (name, is_changed) in names_in(expressions) {
+        for SetUse { name, is_changed } in uses_in(expressions) {
             let set = Name { name, ..chain.clone() };
             let names = if is_changed { &mut self.changed } else { &mut self.looked_up };
             if !names.contains(&set) {
@@ -130,8 +131,9 @@ impl Ruleset {
     /// policy could.
     pub(crate) fn concerning(&self, session: &Session) -> Option<String> {
         let left = looks();
-        let concerns = |(chain, hook): &(Name, Hook)| {
-            let packets = packets(chain.family, hook, session)?;
+        let concerns = |hook: &Hook| {
+            let chain = &hook.chain;
+            let packets = packets(hook, session)?;
             let walk = Walk { chains: &self.chains, packets, left: &left };
             match walk.fate(chain, DEPTH_MAX) {
                 Fate::Accepted => None,
@@ -144,8 +146,9 @@ impl Ruleset {
 }
 
 /// Returns the session's packets that reach a hook, if any do.
-fn packets<'s>(family: u8, hook: &Hook, session: &'s Session) -> Option<Packets<'s>> {
+fn packets<'s>(hook: &Hook, session: &'s Session) -> Option<Packets<'s>> {
     use Direction::{In, Out};
+    let family = hook.chain.family;
     let is_its = match family {
         IPV4 => session.family() == Family::V4,
         IPV6 => session.family() == Family::V6,

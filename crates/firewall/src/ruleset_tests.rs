@@ -305,7 +305,8 @@ proptest! {
         rule(&mut rules, "in", core::slice::from_ref(&bytes));
         let _ = rules.concerning(&session());
         let _ = crate::policies::selects(&bytes, &session());
-        let table = crate::tables::Table::new(Family::V4, "filter", Some((&bytes, &bytes)));
+        let listing = crate::tables::Listing { info: &bytes, entries: &bytes };
+        let table = crate::tables::Table::new(Family::V4, "filter", Some(listing));
         let _ = table.concerning(&session());
         let _ = crate::attributes::messages(&bytes).count();
     }

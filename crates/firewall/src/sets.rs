@@ -273,14 +273,20 @@ fn one_less(number: &[u8]) -> Vec<u8> {
     less
 }
 
-/// Returns the names of the sets that an expression looks up (`false`), or that it changes with
-/// what packets contain (`true`).
-pub(crate) fn names_in(expressions: &[u8]) -> impl Iterator<Item = (String, bool)> {
+/// A set that an expression uses.
+pub(crate) struct SetUse {
+    pub(crate) name: String,
+    /// True if it changes with what packets contain; false if it is looked up.
+    pub(crate) is_changed: bool,
+}
+
+/// Returns the sets that expressions use.
+pub(crate) fn uses_in(expressions: &[u8]) -> impl Iterator<Item = SetUse> {
     attributes(expressions).filter_map(|expression| {
         let data = find(expression.value, 2)?;
         match text(expression.value, 1)?.as_str() {
-            "lookup" => Some((text(data, 1)?, false)),
-            "dynset" => Some((text(data, 1)?, true)),
+            "lookup" => Some(SetUse { name: text(data, 1)?, is_changed: false }),
+            "dynset" => Some(SetUse { name: text(data, 1)?, is_changed: true }),
             _ => None,
         }
     })

@@ -6,7 +6,7 @@
 //! tables that nftables keeps (`ruleset`), reading tables (`kernel`).
 
 use crate::chains::{Body, Chains, DEPTH_MAX, Fate, Name, Place, Rule, Walk, looks};
-use crate::entry::{ACCEPT, Entry, first};
+use crate::entry::{ACCEPT, Entry, Target, first};
 use crate::packets::Packets;
 use crate::session::{Direction, Family, Session};
 use crate::xtables;
@@ -43,12 +43,36 @@ pub(crate) struct Table {
 #[derive(Clone, Debug)]
 struct Content {
     chains: Chains,
-    /// Each hook's chain, with the direction of its packets, and whether its policy is to drop.
-    hooks: Vec<(Name, Direction, bool)>,
+    hooks: Vec<Hook>,
     /// The entries without their counters.
     entries: Vec<Vec<u8>>,
     /// True if a rule marks packets for security modules.
     marks: bool,
+}
+
+/// A hook's chain.
+#[derive(Clone, Debug)]
+struct Hook {
+    chain: Name,
+    /// The direction of its packets.
+    direction: Direction,
+    /// True if its policy is to drop.
+    drops: bool,
+}
+
+/// An entry with its offset.
+struct Placed {
+    at: usize,
+    entry: Entry,
+}
+
+/// A table as the kernel describes it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Listing<'a> {
+    /// `struct ipt_getinfo`.
+    pub(crate) info: &'a [u8],
+    /// The entries.
+    pub(crate) entries: &'a [u8],
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
@@ -61,10 +85,9 @@ pub(crate) fn entries_len(info: &[u8]) -> Option<usize> {
 }
 
 impl Table {
-    /// Makes a table of `struct ipt_getinfo` and the entries; `None` for a table that cannot be
-    /// read.
-    pub(crate) fn new(family: Family, name: &str, told: Option<(&[u8], &[u8])>) -> Self {
-        let content = told.and_then(|(info, entries)| content(family, name, info, entries));
+    /// Makes a table; `None` for one that cannot be read.
+    pub(crate) fn new(family: Family, name: &str, listing: Option<Listing<'_>>) -> Self {
+        let content = listing.and_then(|listing| content(family, name, listing));
         Self { family, name: name.into(), content }
     }
 
@@ -80,7 +103,7 @@ impl Table {
         let Some(Content { chains, hooks, .. }) = &self.content else { return false };
         // The policy is the only rule.
         let has_rules = |chain: &Name| chains.rules.get(chain).is_none_or(|all| all.len() > 1);
-        hooks.iter().all(|(chain, _, drops)| !drops && !has_rules(chain))
+        hooks.iter().all(|hook| !hook.drops && !has_rules(&hook.chain))
     }
 
     /// Returns true if a rule marks packets for security modules.
@@ -102,7 +125,7 @@ impl Table {
         };
         let left = looks();
         let Place { chain, rule } =
-            content.hooks.iter().find_map(|(chain, direction, drops)| {
+            content.hooks.iter().find_map(|Hook { chain, direction, drops }| {
                 // Only the table `raw` comes before connection tracking.
                 let is_tracked = self.name != "raw";
                 let packets =
@@ -122,7 +145,8 @@ impl Table {
 }
 
 /// Reads a table; `None` if it is malformed.
-fn content(family: Family, table: &str, info: &[u8], bytes: &[u8]) -> Option<Content> {
+fn content(family: Family, table: &str, listing: Listing<'_>) -> Option<Content> {
+    let Listing { info, entries: bytes } = listing;
     let name = |name: String| Name { family: 0, table: table.into(), name };
     let entries = split(family, bytes)?;
     let hooks = word(info, HOOKS)?;
@@ -134,17 +158,18 @@ fn content(family: Family, table: &str, info: &[u8], bytes: &[u8]) -> Option<Con
         }
         let start = word(info, BEGINNINGS + 4 * number)? as usize;
         let policy = word(info, POLICIES + 4 * number)? as usize;
-        let (_, entry) = entries.iter().find(|(at, _)| *at == policy)?;
-        let drops = entry.verdict() != Some(ACCEPT);
+        let placed = entries.iter().find(|placed| placed.at == policy)?;
+        let drops = placed.entry.verdict() != Some(ACCEPT);
         starts.insert(start, chain.to_owned()).is_none().then_some(())?;
         policies.push(policy);
-        at_hooks.extend(direction.map(|way| (name(chain.into()), way, drops)));
+        let hook = |direction| Hook { chain: name(chain.into()), direction, drops };
+        at_hooks.extend(direction.map(hook));
     }
     for window in entries.windows(2) {
-        if let [(_, header), (start, _)] = window
-            && let Some(chain) = chain_named_by(header)
+        if let [header, start] = window
+            && let Some(chain) = chain_named_by(&header.entry)
         {
-            starts.insert(*start, chain).is_none().then_some(())?;
+            starts.insert(start.at, chain).is_none().then_some(())?;
         }
     }
     let mut names: Vec<&String> = starts.values().collect();
@@ -152,19 +177,19 @@ fn content(family: Family, table: &str, info: &[u8], bytes: &[u8]) -> Option<Con
     // Two chains of one name would be taken for one.
     names.windows(2).all(|two| two[0] != two[1]).then_some(())?;
     let chains = in_chains(&entries, bytes.len(), &starts, &policies, name);
-    let marks = entries.iter().any(|(_, entry)| xtables::marks(&entry.target().0));
-    let entries = entries.into_iter().map(|(_, entry)| entry.into_bytes()).collect();
+    let marks = entries.iter().any(|placed| xtables::marks(&placed.entry.target().name));
+    let entries = entries.into_iter().map(|placed| placed.entry.into_bytes()).collect();
     Some(Content { chains, hooks: at_hooks, entries, marks })
 }
 
-/// Returns the entries with their offsets; `None` if one is malformed.
-fn split(family: Family, bytes: &[u8]) -> Option<Vec<(usize, Entry)>> {
+/// Returns the entries; `None` if one is malformed.
+fn split(family: Family, bytes: &[u8]) -> Option<Vec<Placed>> {
     let mut all = Vec::new();
     let mut at = 0;
     while at < bytes.len() {
         let entry = first(family, bytes.get(at..)?)?;
         let len = entry.len();
-        all.push((at, Entry::new(family, entry)?));
+        all.push(Placed { at, entry: Entry::new(family, entry)? });
         at += len;
     }
     Some(all)
@@ -172,15 +197,15 @@ fn split(family: Family, bytes: &[u8]) -> Option<Vec<(usize, Entry)>> {
 
 /// Returns the name of the user's chain that begins behind an entry.
 fn chain_named_by(entry: &Entry) -> Option<String> {
-    let (target, data) = entry.target();
-    (target == "ERROR").then_some(())?;
+    let Target { name, data } = entry.target();
+    (name == "ERROR").then_some(())?;
     let end = data.iter().position(|byte| *byte == 0)?;
     Some(String::from_utf8_lossy(&data[..end]).into_owned())
 }
 
 /// Sorts entries into chains. A policy's number is 0.
 fn in_chains(
-    entries: &[(usize, Entry)],
+    entries: &[Placed],
     len: usize,
     starts: &HashMap<usize, String>,
     policies: &[usize],
@@ -188,7 +213,7 @@ fn in_chains(
 ) -> Chains {
     let mut chains = Chains::default();
     let mut current = None;
-    for (index, (at, entry)) in entries.iter().enumerate() {
+    for (index, Placed { at, entry }) in entries.iter().enumerate() {
         if let Some(start) = starts.get(at) {
             current = Some(name(start.clone()));
         }
@@ -196,7 +221,7 @@ fn in_chains(
             current = None;
         }
         let Some(chain) = current.clone() else { continue };
-        let next = entries.get(index + 1).map_or(len, |(at, _)| *at);
+        let next = entries.get(index + 1).map_or(len, |next| next.at);
         let mut entry = entry.clone();
         entry.decide(next, |at| starts.get(&at).cloned());
         let rules = chains.rules.entry(chain).or_default();

@@ -45,7 +45,8 @@ fn table(entries: &[Vec<u8>], rules: usize) -> Table {
     let mut info = vec![0; INFO_LEN];
     put(&mut info, HOOKS, &2_u32.to_ne_bytes());
     put(&mut info, POLICIES + 4, &((rules * STANDARD) as u32).to_ne_bytes());
-    Table::new(Family::V4, "filter", Some((&info, &entries.concat())))
+    let listing = Listing { info: &info, entries: &entries.concat() };
+    Table::new(Family::V4, "filter", Some(listing))
 }
 
 fn named(entries: &[Vec<u8>], rules: usize) -> Option<String> {

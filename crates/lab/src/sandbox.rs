@@ -4,6 +4,7 @@ use crate::net::Host;
 use crate::{Built, Finished, Running, unit};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -25,7 +26,8 @@ pub struct Sandbox {
     built: Built,
     folder: PathBuf,
     server: Option<Running>,
-    settings: Vec<(String, String)>,
+    /// Variables of the environment.
+    settings: BTreeMap<String, String>,
     host: Option<Host>,
     network: &'static [&'static str],
     /// True if the server serves all users.
@@ -137,7 +139,7 @@ impl Sandbox {
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir(&folder)
             .with_context(|| format!("cannot make {}", folder.display()))?;
-        let settings = Vec::new();
+        let settings = BTreeMap::new();
         // Everybody's server has no driver.
         let is_public = !network.iter().any(|word| word.starts_with("--network=driver"));
         let mut sandbox = Self {
@@ -301,7 +303,7 @@ impl Sandbox {
     /// Sets a configuration variable (without the prefix `SOJOURN_`) for programs started from now
     /// on.
     pub fn set(&mut self, name: &str, value: &str) {
-        self.settings.push((format!("SOJOURN_{name}"), value.into()));
+        self.settings.insert(format!("SOJOURN_{name}"), value.into());
     }
 
     /// Returns a command that runs `program` in `mode`.
@@ -329,7 +331,7 @@ impl Sandbox {
         command.current_dir(&self.folder).env("SOJOURN_SERVER", self.address());
         // What the loader keeps is not the developer's.
         command.env("XDG_CACHE_HOME", self.folder.join("caches"));
-        command.envs(self.settings.iter().map(|(name, value)| (name, value)));
+        command.envs(&self.settings);
         if let Some(host) = &self.host {
             host.place(command);
         }

@@ -6,14 +6,15 @@
 use crate::block::{Block, FRAME, Frame};
 use crate::dispatch::let_pass;
 use crate::exec::PRELOAD;
-use crate::guest::{self, Guest, guest};
+use crate::guest::{self, Guest, TrapRange, guest};
 use crate::load::{File, Loaded, Part, load};
 use crate::plain::{Given, NOT_RUN, plainly, starts_with};
 use crate::refusal::Refusal;
 use crate::threads::STACK;
 use crate::{cache, enter, host, raw, trap};
 use core::ffi::{CStr, c_char, c_int};
-use sojourn_abi::stack::{Facts, auxiliary, words};
+use core::ops::Range;
+use sojourn_abi::stack::{Facts, auxiliary, value, words};
 use std::ffi::CString;
 
 /// Becomes the program, in a process with the host. Returns only if the program cannot be started.
@@ -43,8 +44,8 @@ pub(crate) fn without_host(given: &Given) -> Refusal {
 struct Ready {
     words: Vec<u64>,
     entry: usize,
-    /// The host's stack: its lowest address, and the address behind the highest.
-    stack: (usize, usize),
+    /// The addresses of the host's stack.
+    stack: Range<usize>,
 }
 
 fn prepare(given: &Given) -> Result<Ready, Refusal> {
@@ -61,7 +62,8 @@ fn prepare(given: &Given) -> Result<Ready, Refusal> {
         Some(path) => Some(load(&File::open(path)?, Part::Interpreter, entry)?),
         None => None,
     };
-    let (trapped, left) = trapped(&program, interpreter.as_ref())?;
+    let Missed { trapped, left } = missed(&program, interpreter.as_ref())?;
+    let breaks = &program.plan.breaks;
     let has_loader = interpreter.is_some();
     let hidden = given.environment.iter().find(|one| has_loader && starts_with(**one, PRELOAD));
     // SAFETY: a string of the environment.
@@ -70,7 +72,7 @@ fn prepare(given: &Given) -> Result<Ready, Refusal> {
         file: file.path().unwrap_or_else(|| given.path.to_owned()),
         loader: raw::link(c"/proc/self/exe").unwrap_or_default(),
         entry,
-        breaks: (program.plan.breaks.0 as usize, program.plan.breaks.1 as usize),
+        breaks: breaks.start as usize..breaks.end as usize,
         preload,
         left: left.into_boxed_slice(),
         trapped,
@@ -97,8 +99,7 @@ fn prepare(given: &Given) -> Result<Ready, Refusal> {
 fn possible(given: &Given) -> Result<(), Refusal> {
     /// `HWCAP2_FSGSBASE`.
     const BASES: u64 = 2;
-    let features = given.auxiliary.iter().find(|one| one.0 == libc::AT_HWCAP2);
-    if features.map_or(0, |one| one.1) & BASES == 0 {
+    if value(&given.auxiliary, libc::AT_HWCAP2) & BASES == 0 {
         return Err(Refusal::NoBases);
     }
     /// `PR_GET_MDWE`; its lowest bit is `PR_MDWE_REFUSE_EXEC_GAIN` (prctl(2)).
@@ -108,15 +109,20 @@ fn possible(given: &Given) -> Result<(), Refusal> {
     if mdwe > 0 && mdwe & 1 != 0 { Err(Refusal::WriteExecute) } else { Ok(()) }
 }
 
-/// The range that contains all calls that could not be rewritten, and their addresses.
-type Trapped = (Option<(usize, usize)>, Vec<usize>);
+/// The calls that could not be rewritten.
+struct Missed {
+    /// The range that contains them all; `None` if there are none.
+    trapped: Option<TrapRange>,
+    /// Their addresses, in ascending order.
+    left: Vec<usize>,
+}
 
-fn trapped(program: &Loaded, interpreter: Option<&Loaded>) -> Result<Trapped, Refusal> {
+fn missed(program: &Loaded, interpreter: Option<&Loaded>) -> Result<Missed, Refusal> {
     let inner = interpreter.map_or(&[][..], |one| &one.left);
     let mut left: Vec<usize> = program.left.iter().chain(inner).copied().collect();
     left.sort_unstable();
     let (Some(first), Some(last)) = (left.first(), left.last()) else {
-        return Ok((None, left));
+        return Ok(Missed { trapped: None, left });
     };
     // The kernel traps one range only. If both parts have such calls, the range would span
     // everything between them, with the host's calls.
@@ -126,7 +132,8 @@ fn trapped(program: &Loaded, interpreter: Option<&Loaded>) -> Result<Trapped, Re
     }
     // The kernel compares the address behind the two-byte instruction, so the range extends beyond
     // the last one.
-    Ok((Some((*first, last - first + 4)), left))
+    let trapped = Some(TrapRange { at: *first, len: last - first + 4 });
+    Ok(Missed { trapped, left })
 }
 
 /// Names the process as the kernel would name the program's (`comm`, proc(5)).
@@ -140,7 +147,7 @@ fn name(path: &CStr) {
 }
 
 /// Maps a stack for the host. The guest gets the process's own stack, which grows.
-fn stack() -> Result<(usize, usize), Refusal> {
+fn stack() -> Result<Range<usize>, Refusal> {
     const GUARD: usize = 4096;
     let access = (libc::PROT_READ | libc::PROT_WRITE) as usize;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK;
@@ -150,18 +157,17 @@ fn stack() -> Result<(usize, usize), Refusal> {
     let at = usize::try_from(at).map_err(|_| Refusal::Kernel(-at as i32))?;
     // SAFETY: the lowest page of the new mapping becomes the guard page.
     unsafe { raw::call(libc::SYS_mprotect, [at, GUARD, libc::PROT_NONE as usize, 0, 0, 0]) };
-    Ok((at + GUARD, at + GUARD + STACK))
+    Ok(at + GUARD..at + GUARD + STACK)
 }
 
 /// Bytes of the process's stack below this function that are left alone.
 const USED: usize = 16 << 10;
 
 fn become_guest(ready: Ready) -> c_int {
-    let stack = ready.stack;
     let mask = raw::block_signals();
     trap::install();
     // The block lives as long as the process.
-    let block = Box::leak(Box::new(Block::new(stack, stack.1)));
+    let block = Box::leak(Box::new(Block::new(ready.stack.clone(), ready.stack.end)));
     block.is_first = true;
     let_pass(block);
     block.install();

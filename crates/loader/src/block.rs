@@ -8,6 +8,8 @@
 
 use crate::kinds::{self, Kinds};
 use core::arch::asm;
+use core::ffi::{c_int, c_void};
+use core::ops::Range;
 
 /// The guest's registers at a call, as `enter` saves them.
 #[repr(C)]
@@ -79,14 +81,14 @@ pub(crate) struct Block {
     pub(crate) frame: *mut Frame,
     /// The host's stack pointer when the guest's thread began, for `enter::leave`.
     pub(crate) left: usize,
-    /// The host's stack: its lowest address, and the address behind the highest.
-    pub(crate) stack: (usize, usize),
+    /// The addresses of the host's stack.
+    pub(crate) stack: Range<usize>,
     /// The place of the thread's first frame.
     pub(crate) first: usize,
     /// The calls that were interrupted by handlers which are running, or which have jumped out.
     pub(crate) levels: Levels,
-    /// The alternate stack that the guest has set: address and length; (0, 0) for none.
-    pub(crate) alternate: (usize, usize),
+    /// The alternate stack that the guest has set.
+    pub(crate) alternate: AlternateStack,
     /// The address of `CLONE_CHILD_CLEARTID` (clone(2)), if the loader clears it instead of the
     /// kernel.
     pub(crate) cleared: *mut u32,
@@ -115,11 +117,33 @@ const _: () = {
 /// The most nested interruptions of calls that are noted.
 const LEVELS: usize = 8;
 
-/// For each handler that interrupted a call: the place of the next frame before it, and the guest's
-/// stack pointer at that call.
+/// The guest's alternate stack (sigaltstack(2)); all zero for none.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct AlternateStack {
+    pub(crate) at: usize,
+    pub(crate) len: usize,
+}
+
+impl AlternateStack {
+    /// Returns the kernel's structure.
+    pub(crate) fn with_flags(self, ss_flags: c_int) -> libc::stack_t {
+        libc::stack_t { ss_sp: self.at as *mut c_void, ss_flags, ss_size: self.len }
+    }
+}
+
+/// A handler that interrupted a call.
+#[derive(Clone, Copy, Debug, Default)]
+struct Level {
+    /// The place of the next frame before it.
+    next: usize,
+    /// The guest's stack pointer at the call.
+    rsp: usize,
+}
+
+/// The handlers that interrupted calls.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Levels {
-    all: [(usize, usize); LEVELS],
+    all: [Level; LEVELS],
     pub(crate) count: usize,
 }
 
@@ -127,7 +151,7 @@ impl Levels {
     /// Notes an interruption. Those beyond the last place are given up together with the last one.
     pub(crate) fn push(&mut self, next: usize, rsp: usize) {
         if let Some(level) = self.all.get_mut(self.count) {
-            *level = (next, rsp);
+            *level = Level { next, rsp };
             self.count += 1;
         }
     }
@@ -136,7 +160,9 @@ impl Levels {
     /// before the last one removed; `None` if none was removed.
     pub(crate) fn give_up(&mut self, is_dead: impl Fn(usize) -> bool) -> Option<usize> {
         let mut next = None;
-        while let Some((before, rsp)) = self.count.checked_sub(1).map(|last| self.all[last]) {
+        while let Some(Level { next: before, rsp }) =
+            self.count.checked_sub(1).map(|last| self.all[last])
+        {
             if !is_dead(rsp) {
                 break;
             }
@@ -149,7 +175,7 @@ impl Levels {
 
 impl Block {
     /// Makes a block for a thread with the host's stack `stack`, whose frames go below `first`.
-    pub(crate) fn new(stack: (usize, usize), first: usize) -> Self {
+    pub(crate) fn new(stack: Range<usize>, first: usize) -> Self {
         let first = (first - FRAME) & !63;
         Self {
             this: core::ptr::null_mut(),
@@ -161,7 +187,7 @@ impl Block {
             stack,
             first,
             levels: Levels::default(),
-            alternate: (0, 0),
+            alternate: AlternateStack::default(),
             cleared: core::ptr::null_mut(),
             robust: 0,
             host_robust: [0; 2],
@@ -180,12 +206,12 @@ impl Block {
 
     /// Returns true if an address is on the host's stack.
     pub(crate) fn is_on_host(&self, address: usize) -> bool {
-        (self.stack.0..self.stack.1).contains(&address)
+        self.stack.contains(&address)
     }
 
     /// Returns true if an address is on the guest's alternate stack.
     pub(crate) fn is_on_alternate(&self, address: usize) -> bool {
-        address.wrapping_sub(self.alternate.0) < self.alternate.1
+        address.wrapping_sub(self.alternate.at) < self.alternate.len
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::raw;
 use core::ffi::c_int;
+use core::ops::Range;
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use sojourn_abi::door::{Door, Signal};
 use std::ffi::CString;
@@ -17,14 +18,21 @@ pub(crate) struct Guest {
     /// The address that its trampolines lead to.
     pub(crate) entry: usize,
     /// The bounds of the guest's break: see [`BREAK`].
-    pub(crate) breaks: (usize, usize),
+    pub(crate) breaks: Range<usize>,
     /// `LD_PRELOAD=...`, hidden from a guest with a dynamic loader of its own; its children get it
     /// again.
     pub(crate) preload: Option<CString>,
     /// The addresses of calls that could not be rewritten, in ascending order.
     pub(crate) left: Box<[usize]>,
-    /// The text that contains these calls: address and length.
-    pub(crate) trapped: Option<(usize, usize)>,
+    /// The text that contains these calls.
+    pub(crate) trapped: Option<TrapRange>,
+}
+
+/// A part of the text whose calls the kernel traps.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TrapRange {
+    pub(crate) at: usize,
+    pub(crate) len: usize,
 }
 
 static GUEST: OnceLock<Guest> = OnceLock::new();
@@ -33,7 +41,7 @@ pub(crate) static BREAK: AtomicUsize = AtomicUsize::new(0);
 
 /// Sets the guest, once.
 pub(crate) fn set(guest: Guest) {
-    BREAK.store(guest.breaks.0, Ordering::Relaxed);
+    BREAK.store(guest.breaks.start, Ordering::Relaxed);
     let _ = GUEST.set(guest);
 }
 

@@ -11,7 +11,7 @@
 use crate::block::{Block, fs_base};
 use crate::guest;
 use crate::load::{self, File, Part};
-use crate::plain::{Given, NOT_RUN};
+use crate::plain::{Given, NOT_RUN, vector};
 use crate::refusal::Refusal;
 use crate::{heap, raw};
 use core::arch::{asm, global_asm};
@@ -20,7 +20,7 @@ use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use sojourn_abi::door::{self, Door};
 use sojourn_abi::elf::PROGRAM_HEADER;
 use sojourn_abi::layout::Room;
-use sojourn_abi::stack::{Facts, auxiliary, words};
+use sojourn_abi::stack::{AuxEntry, EXECFN, Facts, auxiliary, value, words};
 use std::sync::OnceLock;
 
 /// The dynamic loader of the GNU C library on x86-64.
@@ -81,7 +81,7 @@ unsafe extern "C" {
 struct Kept {
     words: Vec<u64>,
     variables: Vec<u64>,
-    auxiliary: Vec<(u64, u64)>,
+    auxiliary: Vec<AuxEntry>,
     path: u64,
 }
 
@@ -95,8 +95,7 @@ pub(crate) fn keep(given: &Given) {
         Box::leak(bytes.to_vec().into_boxed_slice()).as_ptr() as u64
     };
     let all = |list: &[*const c_char]| list.iter().map(|one| copy(*one)).collect();
-    const EXECFN: u64 = 31;
-    let path = given.auxiliary.iter().find(|one| one.0 == EXECFN).map_or(0, |one| one.1);
+    let path = value(&given.auxiliary, EXECFN);
     let kept = Kept {
         words: all(&given.words),
         variables: all(&given.variables),
@@ -217,16 +216,9 @@ pub(crate) unsafe fn start_first(stack: *mut u64) -> ! {
         while *at != 0 {
             at = at.add(1);
         }
-        let first = at.add(1).cast::<(u64, u64)>();
-        let mut vector = Vec::new();
-        let mut pair = first;
-        while (*pair).0 != 0 {
-            vector.push(*pair);
-            pair = pair.add(1);
-        }
-        const EXECFN: u64 = 31;
-        let path = vector.iter().find(|one| one.0 == EXECFN).map_or(0, |one| one.1);
-        let changed = auxiliary(&vector, facts(mapped.base, path));
+        let first = at.add(1).cast::<AuxEntry>();
+        let vector = vector(first);
+        let changed = auxiliary(&vector, facts(mapped.base, value(&vector, EXECFN)));
         core::ptr::copy_nonoverlapping(changed.as_ptr(), first, changed.len());
         sojourn_host_start(mapped.entry, stack as usize, WAITING.as_ptr());
     }

@@ -9,7 +9,7 @@ use crate::refusal::Refusal;
 use crate::rewriting::{self, Refused};
 use core::ffi::CStr;
 use sojourn_abi::cache::checksum;
-use sojourn_abi::elf::Image;
+use sojourn_abi::elf::{Area, Image};
 use sojourn_abi::layout::{Mapping, Plan, Room, Source, plan};
 use sojourn_abi::patch::region_len;
 use sojourn_abi::sites::{Rewrite, Site, Text};
@@ -43,14 +43,11 @@ impl File {
 
     /// Returns the path of the program's interpreter.
     pub(crate) fn interpreter(&self) -> Option<&'static CStr> {
-        let (offset, len) = self.image.interpreter?;
-        let start = usize::try_from(offset).ok()?;
-        let path = self.bytes.get(start..start.checked_add(len as usize)?)?;
-        CStr::from_bytes_until_nul(path).ok()
+        CStr::from_bytes_until_nul(self.image.interpreter_in(self.bytes)?).ok()
     }
 
     /// Returns the system calls of each executable segment, at the addresses in the headers.
-    fn sites(&self) -> Result<Vec<(Text<'static>, Vec<Site>)>, Refusal> {
+    fn sites(&self) -> Result<Vec<Examined>, Refusal> {
         let executable = self.image.segments.iter().filter(|one| one.is_executable);
         let build_id = checksum(&self.image.build_id);
         executable
@@ -70,10 +67,17 @@ impl File {
                 if found.tests_integrity {
                     return Err(Refusal::Integrity);
                 }
-                Ok((text, found.sites))
+                Ok(Examined { text, sites: found.sites })
             })
             .collect()
     }
+}
+
+/// An executable segment.
+struct Examined {
+    text: Text<'static>,
+    /// Its system calls.
+    sites: Vec<Site>,
 }
 
 impl Drop for File {
@@ -108,13 +112,13 @@ pub(crate) enum Part {
 /// Loads a program whose trampolines lead to `entry`.
 pub(crate) fn load(file: &File, part: Part, entry: usize) -> Result<Loaded, Refusal> {
     let texts = file.sites()?;
-    let trampolines = texts.iter().map(|(_, sites)| room_of(sites)).sum::<usize>() as u64;
+    let trampolines = texts.iter().map(|one| room_of(&one.sites)).sum::<usize>() as u64;
     let breaks = if part == Part::Program { break_room() } else { 0 };
     let gap = if part == Part::Program { random(13) << 12 } else { 0 };
     let plan = place(file, part, Room { trampolines, gap, breaks })?;
-    let mut region = plan.trampolines.0 as usize;
+    let mut region = plan.trampolines.at as usize;
     let mut left = Vec::new();
-    for (text, sites) in texts {
+    for Examined { text, sites } in texts {
         let text = Text { address: text.address.wrapping_add(plan.base), bytes: text.bytes };
         let based = |site: Site| Site { at: site.at.wrapping_add(plan.base), ..site };
         let sites: Vec<Site> = sites.into_iter().map(based).collect();
@@ -132,7 +136,7 @@ pub(crate) fn place(file: &File, part: Part, room: Room) -> Result<Plan, Refusal
     for mapping in &plan.mappings {
         map(mapping, file.fd)?;
     }
-    for (at, len) in &plan.cleared {
+    for Area { at, len } in &plan.cleared {
         // SAFETY: the end of a writable page of the program.
         unsafe { core::ptr::write_bytes(*at as *mut u8, 0, *len as usize) };
     }
@@ -178,7 +182,7 @@ fn reserve(image: &Image, part: Part, room: Room) -> Result<Plan, Refusal> {
     for _ in 0..TRIES {
         let half = if part == Part::Program { 0 } else { MOVABLE };
         let plan = plan(image, MOVABLE + half + (random(31) << 12), room);
-        let (at, len) = (plan.reserved.0 as usize, plan.reserved.1 as usize);
+        let (at, len) = (plan.reserved.at as usize, plan.reserved.len as usize);
         let arguments = [at, len, libc::PROT_NONE as usize, flags as usize, usize::MAX, 0];
         // SAFETY: `MAP_FIXED_NOREPLACE` maps only where nothing is mapped.
         match number(unsafe { raw::call(libc::SYS_mmap, arguments) }) {

@@ -2,6 +2,7 @@
 
 use crate::guest::{BREAK, call, guest};
 use crate::{raw, rewriting};
+use core::ops::Range;
 use core::sync::atomic::Ordering;
 
 const PAGE: usize = 4096;
@@ -12,7 +13,7 @@ fn page_up(at: usize) -> usize {
 
 /// Serves brk(2): sets the break if `wanted` is within its bounds. Returns the break afterwards.
 pub(crate) fn set_break(wanted: usize) -> isize {
-    let (lowest, highest) = guest().breaks;
+    let Range { start: lowest, end: highest } = guest().breaks;
     loop {
         let now = BREAK.load(Ordering::Relaxed);
         if !(lowest..=highest).contains(&wanted) {

@@ -5,6 +5,7 @@
 
 use crate::raw;
 use core::ffi::{CStr, c_char, c_int};
+use sojourn_abi::stack::AuxEntry;
 use std::fmt::Display;
 
 /// The variable with the path of the file to load.
@@ -22,8 +23,25 @@ pub(crate) struct Given {
     pub(crate) variables: Vec<*const c_char>,
     /// The environment without the loader's own variables.
     pub(crate) environment: Vec<*const c_char>,
-    pub(crate) auxiliary: Vec<(u64, u64)>,
+    pub(crate) auxiliary: Vec<AuxEntry>,
     pub(crate) path: &'static CStr,
+}
+
+/// Copies the auxiliary vector without its end.
+///
+/// # Safety
+/// `first` must be the address of such a vector, which ends with a zero.
+pub(crate) unsafe fn vector(first: *const AuxEntry) -> Vec<AuxEntry> {
+    let mut all = Vec::new();
+    let mut at = first;
+    // SAFETY: entries up to the vector's end.
+    unsafe {
+        while (*at).kind != 0 {
+            all.push(*at);
+            at = at.add(1);
+        }
+    }
+    all
 }
 
 /// Collects the arguments of the loader's start; `None` if it was not started by `sojourn run`.
@@ -41,12 +59,7 @@ pub(crate) unsafe fn given(
     let (words, all, auxiliary) = unsafe {
         let words = core::slice::from_raw_parts(words, count).to_vec();
         let len = (0..).take_while(|at| !(*environment.add(*at)).is_null()).count();
-        let mut auxiliary = Vec::new();
-        let mut at = environment.add(len + 1).cast::<(u64, u64)>();
-        while (*at).0 != 0 {
-            auxiliary.push(*at);
-            at = at.add(1);
-        }
+        let auxiliary = vector(environment.add(len + 1).cast());
         (words, core::slice::from_raw_parts(environment, len), auxiliary)
     };
     let path = all.iter().find(|one| starts_with(**one, FILE))?;

@@ -17,7 +17,7 @@
 mod actions;
 mod windows;
 
-use crate::block::{Block, FRAME, Frame, here};
+use crate::block::{AlternateStack, Block, FRAME, Frame, here};
 use crate::enter;
 use crate::guest::{self, guest};
 use crate::raw;
@@ -280,9 +280,8 @@ pub(crate) fn alternate(block: &mut Block, arguments: &[usize; 6], rsp: usize) -
         if new != 0 {
             return -(libc::EPERM as isize);
         }
-        let (ss_sp, ss_size) = (block.alternate.0 as *mut c_void, block.alternate.1);
         if old != 0 {
-            let stack = libc::stack_t { ss_sp, ss_flags: libc::SS_ONSTACK, ss_size };
+            let stack = block.alternate.with_flags(libc::SS_ONSTACK);
             // SAFETY: the guest's memory, as for the kernel.
             unsafe { (old as *mut libc::stack_t).write_unaligned(stack) };
         }
@@ -294,7 +293,10 @@ pub(crate) fn alternate(block: &mut Block, arguments: &[usize; 6], rsp: usize) -
         // SAFETY: the kernel has just read the structure.
         let stack = unsafe { (new as *const libc::stack_t).read_unaligned() };
         let is_off = stack.ss_flags & libc::SS_DISABLE != 0;
-        block.alternate = if is_off { (0, 0) } else { (stack.ss_sp as usize, stack.ss_size) };
+        block.alternate = match is_off {
+            true => AlternateStack::default(),
+            false => AlternateStack { at: stack.ss_sp as usize, len: stack.ss_size },
+        };
     }
     result
 }
@@ -305,8 +307,7 @@ pub(crate) fn alternate(block: &mut Block, arguments: &[usize; 6], rsp: usize) -
 #[cold]
 pub(crate) fn without_alternate(block: &Block, call: impl FnOnce() -> isize) -> isize {
     let set = |ss_flags| {
-        let (ss_sp, ss_size) = (block.alternate.0 as *mut c_void, block.alternate.1);
-        let stack = libc::stack_t { ss_sp, ss_flags, ss_size };
+        let stack = block.alternate.with_flags(ss_flags);
         // SAFETY: sets the guest's alternate stack again, or none.
         unsafe { raw::call(libc::SYS_sigaltstack, [(&raw const stack) as usize, 0, 0, 0, 0, 0]) };
     };

@@ -113,7 +113,7 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
     let Start { frame, wanted, mask, .. } = *start;
     let local = 0u8;
     let top = (&raw const local) as usize;
-    let mut block = Block::new((top - STACK + MARGIN, top), top - USED);
+    let mut block = Block::new(top - STACK + MARGIN..top, top - USED);
     let block = &mut block;
     block.host_robust = robust::list();
     if wanted.has(libc::CLONE_CHILD_CLEARTID) {

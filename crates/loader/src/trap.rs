@@ -6,7 +6,7 @@
 //! `PR_SYS_DISPATCH_INCLUSIVE_ON` (Linux 6.18, and perhaps some versions before). On other kernels
 //! such a program is not loaded.
 
-use crate::guest::guest;
+use crate::guest::{TrapRange, guest};
 use crate::raw;
 use core::ffi::{c_int, c_void};
 use libc::{REG_RCX, REG_RIP, ucontext_t};
@@ -16,15 +16,15 @@ const DISPATCH: usize = 59;
 /// `PR_SYS_DISPATCH_INCLUSIVE_ON`.
 const INCLUSIVE: usize = 2;
 
-fn set(mode: usize, range: (usize, usize)) -> isize {
+fn set(mode: usize, range: TrapRange) -> isize {
     // SAFETY: only calls from that range are trapped.
-    unsafe { raw::call(libc::SYS_prctl, [DISPATCH, mode, range.0, range.1, 0, 0]) }
+    unsafe { raw::call(libc::SYS_prctl, [DISPATCH, mode, range.at, range.len, 0, 0]) }
 }
 
 /// Returns true if this kernel can trap one range.
 pub(crate) fn is_possible() -> bool {
-    let is_possible = set(INCLUSIVE, (4096, 64)) == 0;
-    set(0, (0, 0));
+    let is_possible = set(INCLUSIVE, TrapRange { at: 4096, len: 64 }) == 0;
+    set(0, TrapRange::default());
     is_possible
 }
 

@@ -10,11 +10,29 @@ use crate::row::Row;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Disordered;
 
+/// The time of one row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowTime {
+    /// The row.
+    pub row: Row,
+    /// Its time without the stamps' own (ns).
+    pub ns: u64,
+}
+
+/// The stamp that ends a row.
+#[derive(Clone, Copy)]
+pub(crate) struct RowEnd {
+    pub(crate) row: Row,
+    pub(crate) stamp: Stamp,
+    /// The cost of the stamp before it, if that is another processor's (ns).
+    pub(crate) usual: u32,
+}
+
 /// The times of one chain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Times {
-    /// Each row that was passed, in order, without the stamps' own time (ns).
-    pub rows: Vec<(Row, u64)>,
+    /// The rows that were passed, in order.
+    pub rows: Vec<RowTime>,
     /// The stamps' own time in it (ns).
     pub own_ns: u64,
     /// Spans in which more was to be taken off than there was; such a span is zero.
@@ -25,7 +43,7 @@ impl Times {
     /// All rows together.
     #[must_use]
     pub fn total_ns(&self) -> u64 {
-        self.rows.iter().map(|(_, ns)| ns).sum()
+        self.rows.iter().map(|time| time.ns).sum()
     }
 }
 
@@ -51,15 +69,15 @@ pub(crate) fn span(from: &Stamp, to: &Stamp, usual: u32) -> Result<Span, Disorde
 
 /// Divides the time since `start` among rows, each of which ends at its stamp. A row whose stamp is
 /// missing has no time: it is a part of the next row that has one.
-pub(crate) fn divide(start: &Stamp, ends: &[(Row, Stamp, u32)]) -> Result<Times, Disordered> {
+pub(crate) fn divide(start: &Stamp, ends: &[RowEnd]) -> Result<Times, Disordered> {
     let mut times = Times::default();
     let mut before = *start;
-    for (row, stamp, usual) in ends {
+    for RowEnd { row, stamp, usual } in ends {
         if !stamp.is_set() {
             continue;
         }
         let span = span(&before, stamp, *usual)?;
-        times.rows.push((*row, span.net_ns));
+        times.rows.push(RowTime { row: *row, ns: span.net_ns });
         times.own_ns += span.own_ns;
         times.clamped += u64::from(span.is_clamped);
         before = *stamp;
@@ -90,7 +108,7 @@ mod tests {
         fn rows_and_own_time_are_the_whole(stamps in stamps(), skipped in 0_usize..6) {
             let ends: Vec<_> = Row::ALL.iter().zip(&stamps[1..]).enumerate().map(|(at, (row, stamp))| {
                 let stamp = if at == skipped && at + 2 < stamps.len() { Stamp::default() } else { *stamp };
-                (*row, stamp, 100)
+                RowEnd { row: *row, stamp, usual: 100 }
             }).collect();
             let times = divide(&stamps[0], &ends).unwrap();
             let whole = stamps.last().unwrap().at - stamps[0].at;
@@ -101,8 +119,8 @@ mod tests {
         fn a_chain_that_goes_back_in_time_is_refused(stamps in stamps()) {
             let mut reversed = stamps.clone();
             reversed.reverse();
-            let ends: Vec<_> =
-                Row::ALL.iter().zip(&reversed[1..]).map(|(row, stamp)| (*row, *stamp, 0)).collect();
+            let end = |(row, stamp): (&Row, &Stamp)| RowEnd { row: *row, stamp: *stamp, usual: 0 };
+            let ends: Vec<_> = Row::ALL.iter().zip(&reversed[1..]).map(end).collect();
             let goes_back = stamps.last().unwrap().at > stamps[0].at;
             prop_assert_eq!(divide(&reversed[0], &ends).is_err(), goes_back);
         }

@@ -5,7 +5,7 @@
 //! by order. All state is bounded; an event without a partner is counted. Not here: where events
 //! come from (`programs`), the arithmetic of a chain (`chain`).
 
-use crate::chain::{Disordered, Times, divide, span};
+use crate::chain::{Disordered, RowEnd, Times, divide, span};
 use crate::event::{Ends, Event, Kind, Protocol, Stamp, arrived, sent, taken};
 use crate::row::{Direction, Row};
 use crate::session::Session;
@@ -34,15 +34,43 @@ pub struct Faults {
     pub beyond: u64,
 }
 
-type Key = (Protocol, u64);
+/// What sessions are told apart by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    protocol: Protocol,
+    inode: u64,
+}
+
+impl Key {
+    const fn of(ends: &Ends) -> Self {
+        Self { protocol: ends.protocol, inode: ends.inode }
+    }
+}
+
+/// A packet that has left a device, or come to one.
+#[derive(Clone, Copy, Debug)]
+struct Passage {
+    stamp: Stamp,
+    /// Those of the socket that sent it, or that receives it.
+    ends: Ends,
+}
+
+/// The arrivals of a call.
+#[derive(Default)]
+struct Partners {
+    /// Those that it completes.
+    complete: Vec<Event>,
+    /// The number of those that are left out.
+    dropped: u64,
+}
 
 /// The times of all sessions, and events that wait for their partners.
 #[derive(Debug, Default)]
 pub struct Ledger {
     sessions: BTreeMap<Key, Session>,
     arrivals: HashMap<u64, VecDeque<Event>>,
-    left: HashMap<u64, (Stamp, Ends)>,
-    came: HashMap<u64, (Stamp, Ends)>,
+    left: HashMap<u64, Passage>,
+    came: HashMap<u64, Passage>,
     faults: Faults,
 }
 
@@ -78,7 +106,7 @@ impl Ledger {
     }
 
     fn session(&mut self, event: &Event) -> Option<&mut Session> {
-        let key = (event.ends.protocol, event.ends.inode);
+        let key = Key::of(&event.ends);
         if !self.sessions.contains_key(&key) && self.sessions.len() >= SESSIONS_MAX {
             self.faults.beyond += 1;
             return None;
@@ -106,18 +134,18 @@ impl Ledger {
             true => divide(
                 &stamps[sent::ENTER],
                 &[
-                    (Row::EntryCopyIn, stamps[sent::OUT], 0),
-                    (Row::ProtocolOutput, stamps[sent::IP], 0),
-                    (Row::IpOutput, stamps[sent::LINK], 0),
-                    (Row::LinkOutput, stamps[sent::DONE], 0),
+                    end(Row::EntryCopyIn, stamps[sent::OUT]),
+                    end(Row::ProtocolOutput, stamps[sent::IP]),
+                    end(Row::IpOutput, stamps[sent::LINK]),
+                    end(Row::LinkOutput, stamps[sent::DONE]),
                 ],
             )?,
             // The writer puts the data where the reader takes them. Nobody is woken if the reader
             // has data already: then the call's end counts.
             false => {
                 let done = [stamps[sent::DONE], stamps[sent::EXIT]];
-                let end = done.into_iter().find(Stamp::is_set).unwrap_or_default();
-                divide(&stamps[sent::ENTER], &[(Row::EntryCopyIn, end, 0)])?
+                let done = done.into_iter().find(Stamp::is_set).unwrap_or_default();
+                divide(&stamps[sent::ENTER], &[end(Row::EntryCopyIn, done)])?
             }
         };
         session.add(Direction::Send, &times);
@@ -127,7 +155,8 @@ impl Ledger {
         }
         self.faults.clamped += times.clamped;
         if is_network && event.packet != 0 {
-            self.has_left(event.packet, stamps[sent::DONE], event.ends);
+            let left = Passage { stamp: stamps[sent::DONE], ends: event.ends };
+            self.has_left(event.packet, left);
         }
         Ok(())
     }
@@ -135,7 +164,7 @@ impl Ledger {
     fn arrived(&mut self, event: &Event) {
         let start = event.stamps[start_of(event)];
         if event.packet != 0 && start.is_set() {
-            self.has_come(event.packet, start, event.ends);
+            self.has_come(event.packet, Passage { stamp: start, ends: event.ends });
         }
         let is_new = !self.arrivals.contains_key(&event.ends.sock);
         if is_new && self.arrivals.len() >= SESSIONS_MAX {
@@ -154,10 +183,9 @@ impl Ledger {
         let Some(session) = self.session(event).filter(|_| event.result > 0) else { return Ok(()) };
         session.receive.calls += 1;
         session.receive.bytes += event.result.unsigned_abs() as u64;
-        let (complete, dropped) = match self.arrivals.get_mut(&event.ends.sock) {
-            Some(waiting) => partners(waiting, event),
-            None => (Vec::new(), 0),
-        };
+        let waiting = self.arrivals.get_mut(&event.ends.sock);
+        let Partners { complete, dropped } =
+            waiting.map(|waiting| partners(waiting, event)).unwrap_or_default();
         self.faults.dropped += dropped;
         let mut all = Ok(());
         for arrival in &complete {
@@ -178,40 +206,40 @@ impl Ledger {
     }
 
     /// A packet has left a device; perhaps its arrival was told before.
-    fn has_left(&mut self, packet: u64, done: Stamp, ends: Ends) {
-        if let Some((came, others)) = self.came.remove(&packet)
-            && self.crossed((&done, &ends), (&came, &others))
+    fn has_left(&mut self, packet: u64, left: Passage) {
+        if let Some(came) = self.came.remove(&packet)
+            && self.crossed(&left, &came)
         {
             return;
         }
         if self.left.len() >= TRANSITS_MAX {
             self.left.clear();
         }
-        self.left.insert(packet, (done, ends));
+        self.left.insert(packet, left);
     }
 
-    fn has_come(&mut self, packet: u64, came: Stamp, ends: Ends) {
-        if let Some((done, others)) = self.left.remove(&packet)
-            && self.crossed((&done, &others), (&came, &ends))
+    fn has_come(&mut self, packet: u64, came: Passage) {
+        if let Some(left) = self.left.remove(&packet)
+            && self.crossed(&left, &came)
         {
             return;
         }
         if self.came.len() >= TRANSITS_MAX {
             self.came.clear();
         }
-        self.came.insert(packet, (came, ends));
+        self.came.insert(packet, came);
     }
 
     /// Adds the transit if both stamps are of one packet; returns false if they are not.
-    fn crossed(&mut self, left: (&Stamp, &Ends), came: (&Stamp, &Ends)) -> bool {
+    fn crossed(&mut self, left: &Passage, came: &Passage) -> bool {
         // Addresses of packets are used again and again: the time has to fit, and the ports.
-        let is_soon = came.0.at.checked_sub(left.0.at).is_some_and(|ns| ns < TRANSIT_MAX_NS);
-        if !is_soon || !are_ends_of_one(left.1, came.1) {
+        let way = came.stamp.at.checked_sub(left.stamp.at);
+        let is_soon = way.is_some_and(|ns| ns < TRANSIT_MAX_NS);
+        if !is_soon || !are_ends_of_one(&left.ends, &came.ends) {
             return false;
         }
-        let key = (left.1.protocol, left.1.inode);
-        let Some(session) = self.sessions.get_mut(&key) else { return false };
-        if let Ok(span) = span(left.0, came.0, 0) {
+        let Some(session) = self.sessions.get_mut(&Key::of(&left.ends)) else { return false };
+        if let Ok(span) = span(&left.stamp, &came.stamp, 0) {
             session.transit.add(span.net_ns);
         }
         true
@@ -229,33 +257,37 @@ fn are_ends_of_one(sender: &Ends, receiver: &Ends) -> bool {
         && fits(sender.remote, receiver.local)
 }
 
+/// The end of a row that begins on the same processor.
+const fn end(row: Row, stamp: Stamp) -> RowEnd {
+    RowEnd { row, stamp, usual: 0 }
+}
+
 /// The first stamp of an arrival that is set.
 fn start_of(event: &Event) -> usize {
     let first = event.stamps.iter().position(Stamp::is_set);
     first.unwrap_or(arrived::READY)
 }
 
-/// The arrivals that a call completes, and how many are left out.
-fn partners(waiting: &mut VecDeque<Event>, call: &Event) -> (Vec<Event>, u64) {
+/// Takes the arrivals that a call completes.
+fn partners(waiting: &mut VecDeque<Event>, call: &Event) -> Partners {
     let exit = call.stamps[taken::EXIT].at;
     let is_before = |arrival: &Event| arrival.stamps[arrived::READY].at <= exit;
     match call.ends.protocol {
         Protocol::Tcp => {
             // Sequence numbers wrap: the sign of their difference says which is first.
             let is_behind = |number: u32, other: u32| number.wrapping_sub(other) as i32 > 0;
-            let mut complete = Vec::new();
-            let mut dropped = 0;
+            let mut found = Partners::default();
             waiting.retain(|arrival| {
                 if is_behind(arrival.last, call.last) {
                     return true;
                 }
                 match is_behind(arrival.last, call.first) {
-                    true => complete.push(*arrival),
-                    false => dropped += 1,
+                    true => found.complete.push(*arrival),
+                    false => found.dropped += 1,
                 }
                 false
             });
-            (complete, dropped)
+            found
         }
         Protocol::Udp => {
             let enter = call.stamps[taken::ENTER].at;
@@ -272,12 +304,12 @@ fn partners(waiting: &mut VecDeque<Event>, call: &Event) -> (Vec<Event>, u64) {
                 packet => waiting.iter().position(|arrival| arrival.packet == packet),
             };
             let found = at.and_then(|at| waiting.remove(at));
-            (found.into_iter().filter(is_before).collect(), dropped)
+            Partners { complete: found.into_iter().filter(is_before).collect(), dropped }
         }
         // The first arrival woke the reader; later ones until the call's end are in the same bytes.
         Protocol::Unix | Protocol::Pipe => {
             let count = waiting.iter().take_while(|arrival| is_before(arrival)).count();
-            (waiting.drain(..count).take(1).collect(), 0)
+            Partners { complete: waiting.drain(..count).take(1).collect(), dropped: 0 }
         }
     }
 }
@@ -297,18 +329,22 @@ fn receive(arrival: &Event, call: &Event) -> Result<Times, Disordered> {
         (true, false) => (run, unset),
         (false, false) => (unset, unset),
     };
-    let stamps = &arrival.stamps;
+    let (stamps, usual) = (&arrival.stamps, arrival.usual);
     let after = |at: usize| if at > start { stamps[at] } else { unset };
     divide(
         &stamps[start],
         &[
-            (Row::Device, after(arrived::FILTER), 0),
-            (Row::Filter, after(arrived::IP), 0),
-            (Row::IpInput, after(arrived::IN), 0),
-            (Row::ProtocolInput, after(arrived::READY), 0),
-            (Row::WakeUp, woken, arrival.usual),
-            (Row::InSocket, asked, if woken.is_set() { 0 } else { arrival.usual }),
-            (Row::CopyOutExit, exit, arrival.usual),
+            end(Row::Device, after(arrived::FILTER)),
+            end(Row::Filter, after(arrived::IP)),
+            end(Row::IpInput, after(arrived::IN)),
+            end(Row::ProtocolInput, after(arrived::READY)),
+            RowEnd { row: Row::WakeUp, stamp: woken, usual },
+            RowEnd {
+                row: Row::InSocket,
+                stamp: asked,
+                usual: if woken.is_set() { 0 } else { usual },
+            },
+            RowEnd { row: Row::CopyOutExit, stamp: exit, usual },
         ],
     )
 }

@@ -19,7 +19,7 @@ mod report;
 mod row;
 mod session;
 
-pub use chain::{Disordered, Times};
+pub use chain::{Disordered, RowTime, Times};
 pub use distribution::Distribution;
 pub use error::LoadError;
 pub use event::{Ends, Event, Kind, Protocol, Stamp};

@@ -27,52 +27,58 @@ const COLOURS: [&str; Row::ALL.len()] = [
 pub struct Bar {
     /// The line above it.
     pub title: String,
-    /// Each row's part of a message on average (ns).
-    pub parts: Vec<(Row, f64)>,
-    /// For each part the first of the rows that are measured together in it.
-    first: Vec<Row>,
+    /// The rows' parts of a message.
+    pub parts: Vec<Part>,
+}
+
+/// A row's part of a message.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    /// The row; the last one of several that are measured together.
+    pub row: Row,
+    /// Its time on average (ns).
+    pub ns: f64,
+    /// The first of the rows that are measured together.
+    first: Row,
+}
+
+impl Part {
+    /// The words for it.
+    fn words(&self) -> String {
+        match self.first == self.row {
+            true => self.row.title().to_owned(),
+            false => format!("{} to {}", self.first.title(), self.row.title()),
+        }
+    }
 }
 
 impl Bar {
     /// Of a session, or of several that were merged.
     #[must_use]
     pub fn of(title: &str, session: &Session) -> Self {
-        let (mut parts, mut first, mut begun) = (Vec::new(), Vec::new(), None);
+        let (mut parts, mut begun) = (Vec::new(), None);
         for row in Row::ALL {
             match (session.cell(row), session.share_ns(row)) {
                 (Cell::InNext, _) => begun = begun.or(Some(row)),
-                (_, Some(ns)) => {
-                    parts.push((row, ns));
-                    first.push(begun.take().unwrap_or(row));
-                }
+                (_, Some(ns)) => parts.push(Part { row, ns, first: begun.take().unwrap_or(row) }),
                 (_, None) => {}
             }
         }
-        Self { title: title.to_owned(), parts, first }
-    }
-
-    /// The words for a part.
-    fn words(&self, index: usize) -> String {
-        let Some((row, _)) = self.parts.get(index) else { return String::new() };
-        match self.first.get(index).filter(|first| *first != row) {
-            Some(first) => format!("{} to {}", first.title(), row.title()),
-            None => row.title().to_owned(),
-        }
+        Self { title: title.to_owned(), parts }
     }
 
     /// The words for a row's part, if this bar has it.
     fn words_of(&self, row: Row) -> Option<String> {
-        let index = self.parts.iter().position(|(other, _)| *other == row)?;
-        Some(self.words(index))
+        self.parts.iter().find(|part| part.row == row).map(Part::words)
     }
 
     fn total(&self) -> f64 {
-        self.parts.iter().map(|(_, ns)| ns).sum()
+        self.parts.iter().map(|part| part.ns).sum()
     }
 
     fn sum(&self, direction: Direction) -> f64 {
-        let of = self.parts.iter().filter(|(row, _)| row.direction() == direction);
-        of.map(|(_, ns)| ns).sum()
+        let of = self.parts.iter().filter(|part| part.row.direction() == direction);
+        of.map(|part| part.ns).sum()
     }
 }
 
@@ -96,7 +102,7 @@ pub fn by_home(sessions: &[&Session]) -> Vec<Session> {
 /// The picture, as an SVG file.
 #[must_use]
 pub fn svg(bars: &[Bar]) -> String {
-    let used = |row: &Row| bars.iter().any(|bar| bar.parts.iter().any(|(other, _)| other == row));
+    let used = |row: &Row| bars.iter().any(|bar| bar.parts.iter().any(|part| part.row == *row));
     let rows: Vec<Row> = Row::ALL.into_iter().filter(used).collect();
     let longest = bars.iter().map(Bar::total).fold(1.0, f64::max);
     let lines = rows.len().div_ceil(COLUMNS) as f64;
@@ -142,15 +148,15 @@ fn draw(out: &mut String, bar: &Bar, top: f64, scale: f64) {
         top + 12.0
     );
     let mut x = LEFT;
-    for (index, (row, ns)) in bar.parts.iter().enumerate() {
-        let width = ns * scale;
-        let (colour, name) = (COLOURS[row.index()], bar.words(index));
+    for part in &bar.parts {
+        let width = part.ns * scale;
+        let (colour, name) = (COLOURS[part.row.index()], part.words());
         let _ = writeln!(
             out,
             "<rect x=\"{x:.2}\" y=\"{:.1}\" width=\"{width:.2}\" height=\"{BAR}\" \
              fill=\"{colour}\"><title>{name}: {:.2} µs</title></rect>",
             top + 20.0,
-            ns / 1e3
+            part.ns / 1e3
         );
         x += width;
     }
@@ -186,13 +192,16 @@ pub fn letters(session: &Session, direction: Direction, width: usize) -> String 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chain::Times;
+    use crate::chain::{RowTime, Times};
 
     fn session(rows: &[(Row, u64)]) -> Session {
         let mut session = Session::default();
         for direction in [Direction::Send, Direction::Receive] {
             let rows = rows.iter().filter(|(row, _)| row.direction() == direction);
-            let times = Times { rows: rows.copied().collect(), ..Times::default() };
+            let times = Times {
+                rows: rows.map(|(row, ns)| RowTime { row: *row, ns: *ns }).collect(),
+                ..Times::default()
+            };
             session.add(direction, &times);
         }
         session
@@ -220,7 +229,7 @@ mod tests {
         let session = session(&[(Row::IpOutput, 300), (Row::LinkOutput, 100)]);
         let bar = Bar::of("a", &session);
         assert_eq!(
-            (bar.words(0), bar.words(1)),
+            (bar.parts[0].words(), bar.parts[1].words()),
             ("entry, copy in to ip output".into(), "link output".into())
         );
         assert!(svg(&[bar]).contains(">entry, copy in to ip output<"));

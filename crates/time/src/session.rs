@@ -2,7 +2,7 @@
 //!
 //! Not here: how they are found (`ledger`), how they are shown (`report`).
 
-use crate::chain::Times;
+use crate::chain::{RowTime, Times};
 use crate::distribution::Distribution;
 use crate::event::{Ends, Protocol};
 use crate::row::{Direction, Row};
@@ -184,7 +184,7 @@ impl Session {
     }
 
     pub(crate) fn add(&mut self, direction: Direction, times: &Times) {
-        for (row, ns) in &times.rows {
+        for RowTime { row, ns } in &times.rows {
             self.rows[row.index()].add(*ns);
         }
         let direction_times = match direction {

@@ -37,6 +37,15 @@ pub struct Admin {
     client: AdminClient<Connection>,
 }
 
+/// How many moves there were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MoveCounts {
+    /// Streams made.
+    pub joins: u64,
+    /// Sessions that came home.
+    pub returns: u64,
+}
+
 impl std::fmt::Debug for Admin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Admin").finish_non_exhaustive()
@@ -87,14 +96,13 @@ impl Admin {
         pages::refused(self.client()).context("refused")
     }
 
-    /// Returns the numbers of streams made, and of sessions that came home, since the server
-    /// started.
+    /// Counts the moves since the server started.
     ///
     /// # Errors
     /// If the server does not answer.
-    pub fn moves(&mut self) -> Result<(u64, u64)> {
-        let stats = self.client().stats().context("stats")?;
-        Ok((stats.counters.joins, stats.counters.returns))
+    pub fn moves(&mut self) -> Result<MoveCounts> {
+        let counters = self.client().stats().context("stats")?.counters;
+        Ok(MoveCounts { joins: counters.joins, returns: counters.returns })
     }
 
     /// Returns the number of sessions that were offered to the server since it started.

@@ -51,7 +51,7 @@ const RECALL_EVERY: Duration = Duration::from_millis(100);
 /// Makes two hosts. Returns `None`, and prints the reason, where hosts or the packet filter are not
 /// allowed.
 #[must_use]
-pub fn hosts() -> Option<(Host, Host)> {
+pub fn hosts() -> Option<[Host; 2]> {
     let fail = |error: &dyn core::fmt::Display| -> ! { panic!("two hosts: {error}") };
     let held = rustix::thread::capabilities(None).unwrap_or_else(|error| fail(&error)).effective;
     if !held.contains(rustix::thread::CapabilitySet::BPF) {
@@ -59,7 +59,7 @@ pub fn hosts() -> Option<(Host, Host)> {
         return None;
     }
     let host = || Host::new().unwrap_or_else(|error| fail(&error));
-    is_possible().then(|| (host(), host()))
+    is_possible().then(|| [host(), host()])
 }
 
 /// Waits until a program on the host has bound a UDP port.
@@ -364,7 +364,7 @@ impl Stage {
     /// # Errors
     /// If a server does not answer.
     pub fn moves(&self) -> Result<u64> {
-        self.admins()?.iter_mut().map(|admin| Ok(admin.moves()?.0)).sum()
+        self.admins()?.iter_mut().map(|admin| Ok(admin.moves()?.joins)).sum()
     }
 
     /// Ends the session servers. A warning in their output is an error: of a session that could not

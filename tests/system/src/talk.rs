@@ -65,16 +65,27 @@ impl Talk {
     /// Starts both in sandboxes of their own.
     #[must_use]
     pub fn within(worlds: [Sandbox; 2], link: &Link, accelerated: End, called: Called) -> Self {
-        Self::grouped(worlds, link, accelerated, (called, None))
+        Self::start_in(worlds, link, accelerated, called, None)
     }
 
-    /// Starts both. The listener's program starts in that control group, if there is one.
+    /// Starts both. The listener's program starts in that control group.
     #[must_use]
     pub fn grouped(
+        worlds: [Sandbox; 2],
+        link: &Link,
+        accelerated: End,
+        called: Called,
+        group: &ControlGroup,
+    ) -> Self {
+        Self::start_in(worlds, link, accelerated, called, Some(group))
+    }
+
+    fn start_in(
         mut worlds: [Sandbox; 2],
         link: &Link,
         accelerated: End,
-        (called, group): (Called, Option<&ControlGroup>),
+        called: Called,
+        group: Option<&ControlGroup>,
     ) -> Self {
         let Called { port, is_v6 } = called;
         for world in &mut worlds {
@@ -99,7 +110,7 @@ impl Talk {
 
     /// Returns how often sessions have moved.
     pub fn moves(&mut self) -> u64 {
-        self.admin.moves().unwrap().0
+        self.admin.moves().unwrap().joins
     }
 
     /// Waits until the server reports this reason for a session.

@@ -27,6 +27,15 @@ pub fn tools() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/programs")
 }
 
+/// A process that belongs to a sandbox.
+#[derive(Debug)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// Its arguments.
+    pub command: String,
+}
+
 /// A sandbox whose drop ends every program that was started in it.
 #[derive(Debug)]
 pub struct World {
@@ -89,12 +98,12 @@ impl World {
     /// Waits until only the server is left; returns the processes that are still there after some
     /// seconds.
     #[must_use]
-    pub fn left_behind(&self) -> Vec<(u32, String)> {
+    pub fn left_behind(&self) -> Vec<Process> {
         let deadline = Instant::now() + END_WITHIN;
         loop {
             let mut found = processes_of(self.sandbox.folder());
             let servers = self.sandbox.server_pids();
-            found.retain(|(pid, _)| !servers.contains(pid));
+            found.retain(|process| !servers.contains(&process.pid));
             if found.is_empty() || Instant::now() > deadline {
                 return found;
             }
@@ -106,7 +115,7 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         self.sandbox.kill_server();
-        for (pid, _) in processes_of(self.sandbox.folder()) {
+        for Process { pid, .. } in processes_of(self.sandbox.folder()) {
             if let Some(pid) = rustix::process::Pid::from_raw(pid.cast_signed()) {
                 let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
             }
@@ -116,7 +125,7 @@ impl Drop for World {
 
 /// Returns the processes that belong to a folder: its name is in their environment, arguments, or
 /// current directory.
-fn processes_of(folder: &Path) -> Vec<(u32, String)> {
+fn processes_of(folder: &Path) -> Vec<Process> {
     let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
     // The name must not match as a part of a longer one: ...-1 in ...-10.
     let belongs = |text: &str| {
@@ -137,7 +146,7 @@ fn processes_of(folder: &Path) -> Vec<(u32, String)> {
         let is_guard = ours[1].contains("sojourn-guard");
         let is_other = pid != std::process::id() && !is_guard;
         if is_other && ours.iter().any(|text| belongs(text)) {
-            found.push((pid, ours[1].replace('\0', " ")));
+            found.push(Process { pid, command: ours[1].replace('\0', " ") });
         }
     }
     found

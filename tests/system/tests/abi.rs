@@ -159,7 +159,7 @@ fn until_moved(admin: &mut Admin, end: &Path, running: &mut Running, what: &str)
         assert!(running.is_running(), "{what}: ended early");
         std::thread::sleep(Duration::from_millis(1));
         admin.recall_all().unwrap();
-        moves = admin.moves().unwrap().0;
+        moves = admin.moves().unwrap().joins;
     }
     let why: Vec<_> = admin.refused().unwrap().iter().map(|refused| refused.reason).collect();
     std::fs::write(end, "").unwrap();

@@ -40,7 +40,7 @@ fn transfer(mut sandbox: Sandbox, [at, by]: [&str; 2], port: u16) {
         assert!(running.iter_mut().all(|peer| peer.is_running()), "{at} by {by}: ended early");
         admin.recall_all().unwrap();
         std::thread::sleep(Duration::from_millis(1));
-        moves = admin.moves().unwrap().0;
+        moves = admin.moves().unwrap().joins;
     }
     std::fs::write(&end, "").unwrap();
     for peer in running {
@@ -59,7 +59,7 @@ fn other_addresses_of_the_loopback_interface_and_mapped_ones() {
 
 #[test]
 fn addresses_of_the_hosts_own_interfaces() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let v4 = link.v4(End::A).to_string();
     let [v6, mapped] = [format!("[{}]", link.v6(End::A)), format!("[::ffff:{v4}]")];

@@ -43,7 +43,7 @@ fn talk(kind: &str, every: u32, window: u32, after_calls: u32, recalls: bool) {
         if recalls {
             admin.recall_all().unwrap();
         }
-        moves = admin.moves().unwrap().0;
+        moves = admin.moves().unwrap().joins;
     }
     std::fs::write(&end, "").unwrap();
     let what = format!("{kind}, every {every}, {window} at once, after {after_calls} calls");

@@ -149,7 +149,7 @@ fn ended(running: Running) -> String {
 
 #[test]
 fn both_directions_from_the_move_on() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let mut world = Sandbox::on(&a).unwrap();
     world.set("MOVE_AFTER_CALLS", "4");
@@ -193,9 +193,9 @@ fn both_directions_from_the_move_on() {
     assert!(output.status == 0 && output.err.contains("10 packets captured"), "{output:?}");
     assert_eq!(read(&few).len(), 10);
 
-    let returns = admin.moves().unwrap().1;
+    let returns = admin.moves().unwrap().returns;
     admin.recall_all().unwrap();
-    while admin.moves().unwrap().1 == returns {
+    while admin.moves().unwrap().returns == returns {
         assert!(Instant::now() < deadline, "the session does not come home");
         std::thread::sleep(Duration::from_millis(5));
     }

@@ -33,7 +33,7 @@ fn churn(kind: &str, way: &str, options: &[&str]) -> u64 {
         assert!(running.iter_mut().all(|peer| peer.is_running()), "{kind} {way}: ended early");
         admin.recall_all().unwrap();
         std::thread::sleep(Duration::from_millis(1));
-        moves = admin.moves().unwrap().0;
+        moves = admin.moves().unwrap().joins;
     }
     // The reasons for staying in the kernel, for the message if the session no longer moves.
     let why: Vec<_> = admin.refused().unwrap().iter().map(|refused| refused.reason).collect();

@@ -52,7 +52,7 @@ impl Goal {
         if self == Self::Recalls {
             admin.recall_all().unwrap();
         }
-        admin.moves().unwrap().0 >= MOVES
+        admin.moves().unwrap().joins >= MOVES
     }
 }
 
@@ -75,7 +75,7 @@ fn crowd(kind: &str, words: &[&str], goal: Goal) {
     }
     std::fs::write(&end, "").unwrap();
     let output = running.finish(LIMIT).unwrap().success(kind).unwrap();
-    let moves = admin.moves().unwrap().0;
+    let moves = admin.moves().unwrap().joins;
     println!("{kind} {words:?}: {moves} moves, {} bytes", output.trim());
     assert!(is_reached, "{kind} {words:?}: {goal:?} not reached after {moves} moves");
 }

@@ -189,8 +189,8 @@ fn a_fifo_whose_name_is_removed_moves() {
         assert!(name.to_bytes().starts_with(b"fifo:["), "{from:?}");
         // Home, and away once more.
         stage.admin.recall_all().unwrap();
-        let moves = stage.admin.moves().unwrap().0;
-        until("it moves again", || stage.admin.moves().unwrap().0 > moves);
+        let moves = stage.admin.moves().unwrap().joins;
+        until("it moves again", || stage.admin.moves().unwrap().joins > moves);
         let written = stage.end(both.into());
         stage.check(&["read.got"], &written);
     }

@@ -65,7 +65,7 @@ fn a_poll_of_as_many_as_there_may_be() {
 /// program survives.
 #[test]
 fn a_session_that_there_is_no_memory_for() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let stage = Stage::new(&link, Accelerated::Client).unwrap();
     let over = stage.end_file().to_string_lossy().into_owned();

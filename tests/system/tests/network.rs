@@ -78,7 +78,7 @@ fn play(link: &Link, plan: Plan<'_>) {
             admin.recall_all().unwrap();
         }
         std::thread::sleep(Duration::from_millis(5));
-        moves = admin.moves().unwrap().0;
+        moves = admin.moves().unwrap().joins;
     }
     std::fs::write(&end, "").unwrap();
     // Both ends are collected before either is judged, because the failure of one may be caused by
@@ -102,7 +102,7 @@ const PLAIN: Plan<'_> = Plan {
 
 #[test]
 fn streams_in_both_directions() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     for is_v6 in [false, true] {
         for accelerated in [Accelerated::Server, Accelerated::Client, Accelerated::Both] {
@@ -116,7 +116,7 @@ fn streams_in_both_directions() {
 /// Tests merged segments that are longer than the program's reads, and shorter.
 #[test]
 fn long_messages() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     for accelerated in [Accelerated::Server, Accelerated::Client, Accelerated::Both] {
         for way in ["blocking", "epoll"] {
@@ -128,7 +128,7 @@ fn long_messages() {
 
 #[test]
 fn questions_and_answers() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     for accelerated in [Accelerated::Server, Accelerated::Client, Accelerated::Both] {
         for way in ["blocking", "epoll"] {
@@ -140,7 +140,7 @@ fn questions_and_answers() {
 
 #[test]
 fn without_mapped_rings() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     for way in ["blocking", "epoll"] {
         play(&link, Plan { accelerated: Accelerated::Both, way, has_rings: false, ..PLAIN });
@@ -166,7 +166,7 @@ fn programs_that_follow_another() {
         // With ports, the programs' packet sockets are on no interface of the host.
         return;
     }
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     // Without IPv6 there is no news of the interface (addresses, routes) that makes the server
     // check the filter again.
@@ -190,7 +190,7 @@ fn programs_that_follow_another() {
         };
         let running = [(&worlds[0], "serve"), (&worlds[1], "call")].map(start);
         let deadline = Instant::now() + PATIENCE;
-        while admins.iter_mut().any(|admin| admin.moves().unwrap().0 < u64::from(pair))
+        while admins.iter_mut().any(|admin| admin.moves().unwrap().joins < u64::from(pair))
             || [&a, &b].into_iter().any(|host| packet_sockets(host) < 2)
         {
             assert!(Instant::now() < deadline, "pair {pair} has not moved");
@@ -205,7 +205,7 @@ fn programs_that_follow_another() {
 
 #[test]
 fn over_links_that_are_not_good() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let bad = Conditions {
         loss: 0.01,
         duplicate: 0.01,
@@ -236,7 +236,7 @@ fn await_port(host: &Host, address: &str) {
 
 #[test]
 fn servers_that_know_nothing_of_it() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let world = Sandbox::on(&a).unwrap();
     let mut admin = Admin::new(&world).unwrap();
@@ -252,7 +252,7 @@ fn servers_that_know_nothing_of_it() {
         let output = plainly(&b, "redis-benchmark", &words);
         assert_eq!(output.lines().filter(|line| line.contains("ET\"")).count(), 2, "{output}");
     }
-    let after_redis = admin.moves().unwrap().0;
+    let after_redis = admin.moves().unwrap().joins;
     assert!(after_redis >= 2, "only {after_redis} sessions moved");
     drop(redis);
 

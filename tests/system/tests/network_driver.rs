@@ -44,7 +44,7 @@ fn driver(world: &Sandbox) -> Option<Pid> {
 }
 
 fn play(by_memory: bool, is_served: bool, trouble: Trouble) {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let mut world = Sandbox::with_driver(link.host(End::A), by_memory).unwrap();
     world.set("MOVE_AFTER_CALLS", "4");
@@ -74,7 +74,7 @@ fn play(by_memory: bool, is_served: bool, trouble: Trouble) {
             break;
         }
         std::thread::sleep(Duration::from_millis(20));
-        let now = admin.moves().unwrap().0;
+        let now = admin.moves().unwrap().joins;
         let found = driver(&world);
         match trouble {
             Trouble::Recalls => drop(admin.recall_all().unwrap()),
@@ -90,7 +90,7 @@ fn play(by_memory: bool, is_served: bool, trouble: Trouble) {
     std::fs::write(&end, "").unwrap();
     let ended = running.map(|peer| peer.finish(LIMIT).unwrap());
     assert!(ended.iter().all(|peer| peer.status == 0), "{what}: {ended:#?}");
-    let now = admin.moves().unwrap().0;
+    let now = admin.moves().unwrap().joins;
     assert!(enough(now, kills), "{what}: {now} moves, {kills} kills");
 }
 

@@ -109,7 +109,7 @@ const SIDES: [Accelerated; 2] = [Accelerated::Server, Accelerated::Client];
 
 #[test]
 fn a_route_is_pulled_and_put_back() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     for accelerated in SIDES {
         let mut transfer = Transfer::start(&link, accelerated, None);
@@ -130,7 +130,7 @@ fn a_route_is_pulled_and_put_back() {
 
 #[test]
 fn the_next_hop_changes_its_link_address() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     for (round, accelerated) in SIDES.into_iter().enumerate() {
         let mut transfer = Transfer::start(&link, accelerated, None);
@@ -182,7 +182,7 @@ fn rule(link: &Link, end: End, action: &str, port: &str) {
 /// than the link of its addresses.
 #[test]
 fn a_rule_that_goes_by_ports_is_made() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let links = two_links(&a, &b);
     let link = &links[0];
     for accelerated in SIDES {
@@ -206,7 +206,7 @@ fn a_rule_that_goes_by_ports_is_made() {
 /// acknowledged some of their bytes before the session is home.
 #[test]
 fn packets_come_by_another_link_and_back() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let [link, _other] = &two_links(&a, &b);
     for accelerated in SIDES {
         let mut transfer = Transfer::start(link, accelerated, None);
@@ -228,7 +228,7 @@ fn packets_come_by_another_link_and_back() {
 
 #[test]
 fn the_mtu_is_lowered_and_raised() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     for accelerated in [Accelerated::Server, Accelerated::Client, Accelerated::Both] {
         let mut transfer = Transfer::start(&link, accelerated, None);
@@ -242,7 +242,7 @@ fn the_mtu_is_lowered_and_raised() {
 
 #[test]
 fn the_link_goes_down_and_up() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::through(&a, &b, 1500, 3, Conditions::default()).unwrap();
     for accelerated in SIDES {
         let mut transfer = Transfer::start(&link, accelerated, None);
@@ -274,7 +274,7 @@ const PORTS: TransferSetup = TransferSetup { has_ports: true, ..BOTH };
 
 /// Changes the conditions of the link under a transfer, and recalls the sessions in between.
 fn weather(setup: TransferSetup, all: &[Conditions]) {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::through(&a, &b, 1500, 11, Conditions::default()).unwrap();
     let stage = Stage::either(&link, setup.accelerated, setup.has_ports).unwrap();
     let address = setup.is_v6.then(|| format!("[{}]", link.v6(End::A)));
@@ -355,7 +355,7 @@ fn weather_through_ports() {
 
 #[test]
 fn ipv6() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let address = format!("[{}]", link.v6(End::A));
     for accelerated in [Accelerated::Server, Accelerated::Client, Accelerated::Both] {
@@ -371,7 +371,7 @@ fn ipv6() {
 
 #[test]
 fn an_interface_for_a_vlan() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     for (host, address) in [(&a, "10.200.0.1/24"), (&b, "10.200.0.2/24")] {
         let parent = link.interface();
@@ -397,7 +397,7 @@ fn an_interface_for_a_vlan() {
 /// Tests that the command moves sessions as the tests' own connection to the server does.
 #[test]
 fn moved_by_hand() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let mut transfer = Transfer::start(&link, Accelerated::Server, None);
     for _ in 0..5 {
@@ -430,7 +430,7 @@ fn many(stage: &Stage, link: &Link, way: &str, count: usize) -> [Running; 2] {
 
 #[test]
 fn a_thousand_sessions_at_once() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let stage = Stage::new(&link, Accelerated::Server).unwrap();
     let running = many(&stage, &link, "ask", 1000);
@@ -439,7 +439,7 @@ fn a_thousand_sessions_at_once() {
     // counts as refused.
     let mut are_away = |least| {
         wait_for(&format!("1,000 sessions away, {least} streams"), || {
-            admin.moves().unwrap().0 >= least && admin.away().unwrap().len() == 1000
+            admin.moves().unwrap().joins >= least && admin.away().unwrap().len() == 1000
         });
     };
     are_away(1000);
@@ -467,7 +467,7 @@ fn ending(link: &Link, accelerated: Accelerated, way: &str) -> [String; 2] {
 
 /// Checks that the outputs are the same under Sojourn, at either end or both, as plainly.
 fn ends(ways: &[&str]) {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = &Link::direct(&a, &b, 1500).unwrap();
     // In parallel, because most of the time the programs wait.
     std::thread::scope(|scope| {

@@ -58,7 +58,7 @@ table inet others {
 
 #[test]
 fn sessions_come_home_through_a_stateful_firewall() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     if ![&a, &b].iter().all(|host| rule(host, STATEFUL)) {
         return;
@@ -78,7 +78,7 @@ fn sessions_come_home_through_a_stateful_firewall() {
 
 #[test]
 fn a_translated_session_stays_in_the_kernel() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     // The listener's own port differs from the port on the wire.
     if !rule(link.host(End::A), TRANSLATING) {
@@ -91,7 +91,7 @@ fn a_translated_session_stays_in_the_kernel() {
 
 #[test]
 fn a_session_that_a_rule_could_stop_stays_in_the_kernel() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     if !rule(link.host(End::A), DOUBTFUL) {
         return;
@@ -104,7 +104,7 @@ fn a_session_that_a_rule_could_stop_stays_in_the_kernel() {
 
 #[test]
 fn a_session_goes_home_when_a_rule_is_added_that_stops_it() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     for rules in [DEAF, MUTE] {
         let mut talk = Talk::start(&link, End::A, PORT, false);
@@ -121,7 +121,7 @@ fn a_session_goes_home_when_a_rule_is_added_that_stops_it() {
 
 #[test]
 fn a_session_stays_away_from_rules_for_others() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     if !rule(link.host(End::A), OTHERS) {
         return;
@@ -133,7 +133,7 @@ fn a_session_stays_away_from_rules_for_others() {
 
 #[test]
 fn a_session_that_an_ipsec_policy_selects_stays_in_the_kernel() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let ends = [End::A, End::B].map(|end| format!("{}/32", link.v4(end)));
     let words = ["xfrm", "policy", "add", "src", &ends[0], "dst", &ends[1], "dir", "out"];
@@ -149,7 +149,7 @@ fn a_session_that_an_ipsec_policy_selects_stays_in_the_kernel() {
 
 #[test]
 fn rules_are_ignored_where_the_administrator_says_so() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     if !rule(link.host(End::A), DOUBTFUL) {
         return;
@@ -173,14 +173,14 @@ fn group() -> Option<ControlGroup> {
 /// What the kernel's own socket would be subject to, as systemd's `IPAddressDeny=`.
 #[test]
 fn a_session_with_programs_of_its_control_group_stays_in_the_kernel() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     for packets in [Packets::Incoming, Packets::Outgoing] {
         let Some(group) = group() else { return };
         let _program = group.attach(packets, true).unwrap();
         let worlds = [End::A, End::B].map(|end| Sandbox::on(link.host(end)).unwrap());
         let called = Called { port: PORT, is_v6: packets == Packets::Outgoing };
-        let mut talk = Talk::grouped(worlds, &link, End::A, (called, Some(&group)));
+        let mut talk = Talk::grouped(worlds, &link, End::A, called, &group);
         talk.wait_for_reason("firewall");
         assert_eq!(talk.moves(), 0);
         talk.finish();
@@ -189,13 +189,13 @@ fn a_session_with_programs_of_its_control_group_stays_in_the_kernel() {
 
 #[test]
 fn a_session_goes_home_when_its_control_group_gets_a_program() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let (Some(group), Some(other)) = (group(), group()) else { return };
     let _program = other.attach(Packets::Incoming, false).unwrap();
     let worlds = [End::A, End::B].map(|end| Sandbox::on(link.host(end)).unwrap());
     let called = Called { port: PORT, is_v6: false };
-    let mut talk = Talk::grouped(worlds, &link, End::A, (called, Some(&group)));
+    let mut talk = Talk::grouped(worlds, &link, End::A, called, &group);
     // Another group's programs are not its own.
     talk.wait_until_away(true);
     let program = group.attach(Packets::Incoming, false).unwrap();
@@ -206,7 +206,7 @@ fn a_session_goes_home_when_its_control_group_gets_a_program() {
 
 #[test]
 fn a_session_goes_home_when_its_interface_gets_a_traffic_filter() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let host = link.host(End::A);
     let device = link.interface();
@@ -230,7 +230,7 @@ fn a_session_goes_home_when_its_interface_gets_a_traffic_filter() {
 
 #[test]
 fn a_session_stays_in_the_kernel_where_ipsec_drops_what_no_policy_selects() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let ip = |words: &[&str]| {
         let done = link.host(End::A).run("ip", words, LIMIT).unwrap();

@@ -107,7 +107,7 @@ struct Scene {
 impl Scene {
     /// `None`, and says so, where there can be no hosts.
     fn new(has_ports: bool) -> Option<Self> {
-        let (a, b) = hosts()?;
+        let [a, b] = hosts()?;
         let link = Link::direct(&a, &b, 1500).unwrap();
         let host = link.host(End::A);
         let world = if has_ports { Sandbox::with_ports(host) } else { Sandbox::on(host) };

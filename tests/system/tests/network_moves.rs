@@ -126,7 +126,7 @@ fn ask(link: &Link, accelerated: Accelerated) -> Found {
 
 #[test]
 fn those_who_ask_wait_little() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     for accelerated in [Accelerated::Server, Accelerated::Client, Accelerated::Both] {
         let found = ask(&link, accelerated);

@@ -10,7 +10,7 @@
 use sojourn_lab::net::{Conditions, End, Link};
 use sojourn_lab::{Mode, Running, Sandbox};
 use sojourn_system::network::{Accelerated, Stage, hosts, programs};
-use sojourn_system::{Admin, LIMIT, free_port};
+use sojourn_system::{Admin, LIMIT, MoveCounts, free_port};
 use std::time::{Duration, Instant};
 
 /// Longest time for a move.
@@ -64,7 +64,7 @@ fn asks(link: &Link, accelerated: Accelerated) -> String {
     assert_eq!(output.status, 0, "{output:?}");
     drop(server);
     if let Some(admin) = &mut admin {
-        assert!(admin.moves().unwrap().0 >= 2, "it did not move twice");
+        assert!(admin.moves().unwrap().joins >= 2, "it did not move twice");
     }
     stage.end().unwrap();
     output.out
@@ -72,7 +72,7 @@ fn asks(link: &Link, accelerated: Accelerated) -> String {
 
 #[test]
 fn the_same_answers_away_as_at_home() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let slow = Conditions { delay: Duration::from_micros(1_500), ..Conditions::default() };
     let link = Link::through(&a, &b, 1500, 7, slow).unwrap();
     let plain = asks(&link, Accelerated::Neither);
@@ -99,7 +99,7 @@ fn bulk(link: &Link, settings: &[(&str, &str)]) -> (Stage, [Running; 2], Admin) 
 
 #[test]
 fn figures_of_a_session_under_loss() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let delay = Duration::from_micros(1_500);
     let bad = Conditions { delay, loss: 0.02, ..Conditions::default() };
     let link = Link::through(&a, &b, 1500, 7, bad).unwrap();
@@ -137,7 +137,7 @@ fn name_in_kernel(world: &Sandbox, to: &str) -> Option<String> {
 
 #[test]
 fn sessions_are_moved_by_hand_under_load() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let mut stage = Stage::new(&link, Accelerated::Client).unwrap();
     stage.worlds[1].set("MOVE_AFTER_CALLS", "20000");
@@ -188,7 +188,7 @@ fn a_connection_of_one_host_is_moved_by_hand() {
     until("somebody listens", || std::net::TcpStream::connect(&to).is_ok());
     let caller = start("hand");
     let mut admin = Admin::new(&world).unwrap();
-    until("both are known", || admin.moves().unwrap().0 > 0);
+    until("both are known", || admin.moves().unwrap().joins > 0);
     tell("known");
     until("the second connection", || world.folder().join("second").exists());
     until("the first is gone", || admin.away().unwrap().is_empty());
@@ -214,7 +214,7 @@ fn end(stage: Stage, [server, caller]: [Running; 2]) {
 
 #[test]
 fn a_long_transfer_is_measured_in_the_kernel_once() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let (stage, running, mut admin) = bulk(&link, &[]);
     let returns = |reason: &str| {
@@ -227,18 +227,22 @@ fn a_long_transfer_is_measured_in_the_kernel_once() {
         admin.away().unwrap().iter().any(|one| one.age_ms > 7_000) || returns("slower") > 0
     });
     assert_eq!(returns("trial"), 1);
-    assert!(admin.moves().unwrap().0 >= 2);
+    assert!(admin.moves().unwrap().joins >= 2);
     end(stage, running);
 }
 
 #[test]
 fn nothing_is_measured_if_that_is_switched_off() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let (stage, running, mut admin) = bulk(&link, &[("MEASURE_BULK", "off")]);
     until("it has been away for longer than a trial takes to begin", || {
         admin.away().unwrap().iter().any(|one| one.age_ms > 8_000)
     });
-    assert_eq!(admin.moves().unwrap(), (1, 0), "it was home meanwhile");
+    assert_eq!(
+        admin.moves().unwrap(),
+        MoveCounts { joins: 1, returns: 0 },
+        "it was home meanwhile"
+    );
     end(stage, running);
 }

@@ -122,7 +122,7 @@ fn play(link: &Link, plan: Plan<'_>) {
     {
         admin.recall_all().unwrap();
         std::thread::sleep(Duration::from_millis(5));
-        moves = admin.moves().unwrap().0;
+        moves = admin.moves().unwrap().joins;
     }
     std::fs::write(world.folder().join("end"), "").unwrap();
     // Both ends are collected before either is judged, because the failure of one may be caused by
@@ -136,7 +136,7 @@ fn play(link: &Link, plan: Plan<'_>) {
 
 #[test]
 fn only_who_shows_packets_gets_them() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     if std::env::var_os("LAB_PORTS").is_some() {
         return;
@@ -168,7 +168,7 @@ fn only_who_shows_packets_gets_them() {
 
 #[test]
 fn streams_in_both_directions() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     for is_v6 in [false, true] {
         for calls in [false, true] {
@@ -181,7 +181,7 @@ fn streams_in_both_directions() {
 
 #[test]
 fn questions_and_answers() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     for calls in [false, true] {
         for way in ["blocking", "epoll"] {
@@ -201,7 +201,7 @@ enum Ending {
 
 #[test]
 fn nothing_stays() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     // Several times: a program is seldom killed in the middle of a round, when it has sent bytes
     // that it has not recorded yet.
@@ -246,7 +246,7 @@ fn nothing_stays() {
 /// because it knows nothing of the first one's.
 #[test]
 fn a_program_that_becomes_another() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let world = world(&link);
     let script = sojourn_system::network::programs().join("net/heir.py");
@@ -269,7 +269,7 @@ fn a_program_that_becomes_another() {
         assert_eq!(ended.status, 0, "{ended:?}");
     }
     // One move of the first program, and one of the second.
-    assert!(admin.moves().unwrap().0 >= 2, "{:?}", admin.moves());
+    assert!(admin.moves().unwrap().joins >= 2, "{:?}", admin.moves());
 }
 
 fn wait_for_listener(link: &Link, port: u16) {
@@ -298,7 +298,7 @@ fn hostile(mut command: Command, link: &Link, world: &Sandbox, role: &str) -> Co
 /// Tests a program that has its own session delegated, and misuses the packet socket.
 #[test]
 fn a_hostile_program_gets_nothing_through() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let world = world(&link);
     // Traffic of others: another session of this user behind a port.

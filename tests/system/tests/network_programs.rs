@@ -55,7 +55,7 @@ fn same(wanted: &[&str], script: &str, streams: [u64; 2]) {
 /// a socket that stays open.
 #[track_caller]
 fn same_with_datagrams(wanted: &[&str], script: &str, streams: [u64; 2], datagrams: u64) {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     need(wanted);
     let link = Link::direct(&a, &b, 1500).unwrap();
     let plain = run(&link, script, Accelerated::Neither, false).unwrap().output;

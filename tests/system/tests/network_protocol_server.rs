@@ -71,7 +71,7 @@ impl Scene {
     /// `None`, and says so, where there can be no hosts.
     fn new(has_ports: bool) -> Option<Self> {
         watchdog();
-        let (a, b) = hosts()?;
+        let [a, b] = hosts()?;
         let link = Link::direct(&a, &b, 1500).unwrap();
         let host = link.host(End::A);
         let world = if has_ports { Sandbox::with_ports(host) } else { Sandbox::on(host) };
@@ -235,10 +235,10 @@ fn sessions_leave_the_kernel_and_come_home_under_load_and_no_byte_is_lost() {
             talk.ask(len.min(60_000));
         }
         bulk(&mut scene, &mut talk, |_| {});
-        let before = scene.admin.moves().unwrap().0;
+        let before = scene.admin.moves().unwrap().joins;
         let mut round = 0;
-        while scene.admin.moves().unwrap().0 < before + MOVES {
-            assert!(round < 20, "only {} moves", scene.admin.moves().unwrap().0 - before);
+        while scene.admin.moves().unwrap().joins < before + MOVES {
+            assert!(round < 20, "only {} moves", scene.admin.moves().unwrap().joins - before);
             round += 1;
             bulk(&mut scene, &mut talk, |scene| {
                 scene.admin.recall_all().unwrap();

@@ -119,7 +119,7 @@ impl Transfer {
 const SIDES: [Accelerated; 3] = [Accelerated::Server, Accelerated::Client, Accelerated::Both];
 
 fn a_link_becomes_narrow(is_v4: bool) {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let row = Row::new(a, b, 1500).unwrap();
     for accelerated in SIDES {
         row.links[1].set_mtu(1500).unwrap();
@@ -146,7 +146,7 @@ fn a_link_beyond_a_router_becomes_narrow_ipv6() {
 
 #[test]
 fn a_link_beyond_a_router_is_narrow() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let row = Row::new(a, b, NARROW).unwrap();
     for (accelerated, is_v4) in
         SIDES.into_iter().flat_map(|accelerated| [(accelerated, true), (accelerated, false)])
@@ -164,7 +164,7 @@ fn a_link_beyond_a_router_is_narrow() {
 /// kernel allows. The session goes home and stays there.
 #[test]
 fn a_link_beyond_a_router_becomes_too_narrow() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let row = Row::new(a, b, 1500).unwrap();
     let mut transfer = Transfer::start(&row, Accelerated::Client, true);
     let before = transfer.wait_until_away()[0].stream;

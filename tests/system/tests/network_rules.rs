@@ -69,7 +69,7 @@ const ALLOWING: [(Tool, &str); 7] = [
 #[test]
 fn sessions_of_allowed_services_move() {
     for (tool, file) in ALLOWING {
-        let Some((a, b)) = hosts() else { return };
+        let Some([a, b]) = hosts() else { return };
         let link = Link::direct(&a, &b, 1500).unwrap();
         if !tool.is_there(&a) {
             continue;
@@ -131,7 +131,7 @@ const CONCERNING: [(Tool, &str, &str, &str); 7] = [
 #[test]
 fn sessions_that_a_rule_logs_counts_or_limits_stay() {
     for (tool, file, more, name) in CONCERNING {
-        let Some((a, b)) = hosts() else { return };
+        let Some([a, b]) = hosts() else { return };
         let link = Link::direct(&a, &b, 1500).unwrap();
         if !tool.is_there(&a) {
             continue;
@@ -170,7 +170,7 @@ const BANS: [(Tool, &str, [&str; 2]); 3] = [
 #[test]
 fn a_ban_of_the_peer_brings_its_session_home() {
     for (tool, file, [ban, pardon]) in BANS {
-        let Some((a, b)) = hosts() else { return };
+        let Some([a, b]) = hosts() else { return };
         let link = Link::direct(&a, &b, 1500).unwrap();
         if !tool.is_there(&a) {
             continue;

@@ -191,7 +191,7 @@ fn outlives(mut transfer: Transfer<'_>) {
 
 #[test]
 fn transfers_outlive_servers() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     for is_v6 in [false, true] {
         for end in [End::A, End::B] {
@@ -204,7 +204,7 @@ fn transfers_outlive_servers() {
 
 #[test]
 fn transfers_outlive_servers_that_their_unit_starts() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     if !unit::become_unit(&mut std::process::Command::new("true")) {
         return eprintln!("skipped: not root, or no systemd-analyze that knows system calls");
     }
@@ -259,7 +259,7 @@ fn outlives_part(link: &Link, end: End, part: &str) {
 
 #[test]
 fn transfers_outlive_each_of_the_servers_processes() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     for part in ["front", "prober", "carrier"] {
         for end in [End::A, End::B] {
@@ -270,7 +270,7 @@ fn transfers_outlive_each_of_the_servers_processes() {
 
 #[test]
 fn what_ends_without_a_server_is_ended_by_the_next() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     for end in [End::A, End::B] {
         let mut transfer = Transfer::start(&link, end, false, "blocking");
@@ -305,7 +305,7 @@ fn survivor(transfer: Transfer<'_>) -> Finished {
 /// the server.
 #[test]
 fn a_death_in_the_middle_of_a_move() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let mut lost = 0;
     for round in 0..10 {
@@ -333,7 +333,7 @@ fn a_death_in_the_middle_of_a_move() {
 
 #[test]
 fn a_program_that_dies_without_a_server_is_buried_by_the_next() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let mut transfer = Transfer::start(&link, End::A, false, "blocking");
     transfer.await_away();
@@ -352,7 +352,7 @@ fn a_program_that_dies_without_a_server_is_buried_by_the_next() {
 
 #[test]
 fn the_keeper_ends_with_the_last_program() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let mut transfer = Transfer::start(&link, End::B, true, "epoll");
     transfer.await_away();
@@ -372,7 +372,7 @@ fn the_keeper_ends_with_the_last_program() {
 /// Kills the keeper, and then the server that has started another one.
 #[test]
 fn a_keeper_that_dies_is_replaced() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let mut transfer = Transfer::start(&link, End::A, false, "epoll");
     let stream = transfer.await_away();
@@ -393,7 +393,7 @@ fn a_keeper_that_dies_is_replaced() {
 
 #[test]
 fn an_orderly_end_sends_everything_home() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     for end in [End::A, End::B] {
         let mut transfer = Transfer::start(&link, end, end == End::B, "epoll");
@@ -414,7 +414,7 @@ fn an_orderly_end_sends_everything_home() {
 /// one.
 #[test]
 fn a_server_that_cannot_listen_takes_nothing_along() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let mut transfer = Transfer::start(&link, End::A, false, "epoll");
     transfer.await_away();
@@ -437,7 +437,7 @@ fn a_server_that_cannot_listen_takes_nothing_along() {
 /// Tests that a server for its own user alone carries remote sessions too.
 #[test]
 fn a_server_for_one_user_carries() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let mut transfer = Transfer::start(&link, End::B, false, "epoll");
     transfer.await_away();

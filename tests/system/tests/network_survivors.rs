@@ -110,7 +110,7 @@ fn say_until_turned_away(host: &Host, peer: &mut TcpStream) {
 /// `then` says what the server does about that, and returns what its end has said. With
 /// `has_other` another session is away all the time, so that there is a keeper.
 fn hears_of_a_reset(has_other: bool, then: impl Fn(&mut Stage) -> String) {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let mut stage = Stage::new(&link, Accelerated::Client).unwrap();
     let other = has_other.then(|| {
@@ -247,7 +247,7 @@ fn program_and_server_end(link: &Link, deaths: Deaths) {
 
 #[test]
 fn a_peer_that_waits_hears_of_a_program_and_its_server() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     for between_ms in [0, 1, 10] {
         for (signal, is_server_first) in
@@ -262,7 +262,7 @@ fn a_peer_that_waits_hears_of_a_program_and_its_server() {
 /// No server comes: the keeper ends what it holds, after a few seconds.
 #[test]
 fn a_peer_that_waits_hears_of_a_program_whose_server_does_not_come_back() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let (signal, is_server_first) = (Signal::KILL, true);
     let deaths = Deaths { signal, is_server_first, between_ms: 0, restarts: false };
@@ -272,7 +272,7 @@ fn a_peer_that_waits_hears_of_a_program_whose_server_does_not_come_back() {
 /// The survivor is under Sojourn as well, and its own server ends in order.
 #[test]
 fn a_program_that_waits_hears_of_its_peer_while_its_server_ends() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     for (killed, after_ms) in [0, 2, 10, 40].into_iter().flat_map(|ms| [(0, ms), (1, ms)]) {
         let mut stage = Stage::new(&link, Accelerated::Both).unwrap();

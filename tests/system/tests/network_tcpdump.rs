@@ -138,7 +138,7 @@ fn away(admin: &mut Admin, peer: &mut BufReader<TcpStream>, next: &mut u32) -> S
 }
 
 fn play(has_ports: bool) {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let stage = Stage::either(&link, Accelerated::Server, has_ports).unwrap();
     let mut server = stage.command(End::A, "python3");

@@ -82,7 +82,7 @@ fn check(way: &Value, names: &[&str]) {
 
 #[test]
 fn a_session_in_its_program_is_timed_by_it_and_only_while_it_is_asked() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let mut world = Sandbox::on(&a).unwrap();
     world.set("MOVE_AFTER_CALLS", "4");

@@ -137,7 +137,7 @@ fn play(link: &Link, plan: Plan<'_>) {
 
 #[test]
 fn in_every_way_to_wait() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     for way in ["blocking", "recvmsg", "nonblocking", "select", "poll", "epoll", "epollet"] {
         play(&link, Plan { way, ..PLAIN });
@@ -146,7 +146,7 @@ fn in_every_way_to_wait() {
 
 #[test]
 fn by_either_family_and_bound_to_one_address_or_all() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     for accelerated in [Accelerated::Server, Accelerated::Client] {
         for (is_v6, is_bound) in [(false, true), (false, false), (true, true), (true, false)] {
@@ -159,7 +159,7 @@ fn by_either_family_and_bound_to_one_address_or_all() {
 
 #[test]
 fn while_sessions_are_sent_home_again_and_again() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     for way in ["blocking", "poll", "epollet"] {
         play(&link, Plan { way, recalls: 20, ..PLAIN });
@@ -168,7 +168,7 @@ fn while_sessions_are_sent_home_again_and_again() {
 
 #[test]
 fn larger_than_the_path_takes() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     for form in ["connected", "unconnected"] {
         // One datagram in five is longer than the MTU, in both directions. The kernel sends and
@@ -183,7 +183,7 @@ fn larger_than_the_path_takes() {
 /// Tests programs without any right, whose datagrams go through ports.
 #[test]
 fn through_ports() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let base = Plan { has_ports: true, ..PLAIN };
     for (way, form, is_v6) in [
@@ -211,7 +211,7 @@ fn cases(link: &Link, accelerated: Accelerated, has_ports: bool) -> String {
     let ended = Running::start(command).unwrap().finish(LIMIT).unwrap();
     if accelerated == Accelerated::Client {
         let stats = Admin::new(&stage.worlds[1]).unwrap().moves().unwrap();
-        assert!(stats.0 >= 5, "{stats:?}: {ended:#?}");
+        assert!(stats.joins >= 5, "{stats:?}: {ended:#?}");
     }
     assert_eq!(ended.status, 0, "{accelerated:?}: {ended:#?}");
     ended.out
@@ -219,7 +219,7 @@ fn cases(link: &Link, accelerated: Accelerated, has_ports: bool) -> String {
 
 #[test]
 fn calls_answer_as_the_kernel_does() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let plain = cases(&link, Accelerated::Neither, false);
     assert!(plain.lines().count() > 25, "{plain}");
@@ -246,7 +246,7 @@ fn await_away(stage: &Stage, end: End) -> u32 {
 
 #[test]
 fn after_a_sudden_death_the_port_is_the_next_ones() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let stage = Stage::new(&link, Accelerated::Server).unwrap();
     let port = stage.port.to_string();

@@ -52,7 +52,7 @@ fn move_about(admin: &mut Admin, calls: &mut Running) {
 }
 
 fn play(accelerated: Accelerated, has_ports: bool) {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let stage = Stage::either(&link, accelerated, has_ports).unwrap();
     let start = |end, role: &str| {

@@ -89,18 +89,18 @@ fn signal_front(stage: &Stage, signal: Signal) {
 /// library has not been told so.
 #[test]
 fn a_program_that_becomes_another_one_while_its_socket_moves() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let mut stage = Stage::with_ports(&link, Accelerated::Client).unwrap();
     let mut was_hidden = 0;
     for round in 0..4 {
         stage.port = sojourn_system::network::next_port();
         let mut admin = Admin::new(&stage.worlds[1]).unwrap();
-        let moves = admin.moves().unwrap().0;
+        let moves = admin.moves().unwrap().joins;
         let is_hidden = AtomicBool::new(false);
         let found = std::thread::scope(|scope| {
             missing(&link, &stage, "exec", |stage| {
-                wait_for("a move", || admin.moves().unwrap().0 > moves);
+                wait_for("a move", || admin.moves().unwrap().joins > moves);
                 std::thread::sleep(HEARD);
                 signal_front(stage, Signal::STOP);
                 let heard = || received_datagrams(&b).unwrap();
@@ -130,7 +130,7 @@ fn a_program_that_becomes_another_one_while_its_socket_moves() {
 
 #[test]
 fn a_child_whose_parent_ends_with_datagrams_unread() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let stage = Stage::new(&link, Accelerated::Client).unwrap();
     let found = missing(&link, &stage, "fork", |stage| {

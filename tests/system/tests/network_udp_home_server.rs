@@ -35,7 +35,7 @@ struct Scene {
 impl Scene {
     /// `None`, and says so, where there can be no hosts.
     fn new(accelerated: Accelerated, home: &str) -> Option<Self> {
-        let (a, b) = hosts()?;
+        let [a, b] = hosts()?;
         let link = Link::direct(&a, &b, 1500).unwrap();
         let mut stage = Stage::new(&link, accelerated).unwrap();
         let end = if accelerated == Accelerated::Server { End::A } else { End::B };
@@ -141,7 +141,7 @@ impl Counts {
 /// Recalls all sessions again and again.
 fn moves_about(scene: &mut Scene, asks: &mut Running) {
     let until = Instant::now() + PATIENCE;
-    while asks.is_running() && scene.admin.moves().unwrap().1 < MOVES {
+    while asks.is_running() && scene.admin.moves().unwrap().returns < MOVES {
         assert!(Instant::now() < until, "{:?}", scene.admin.moves());
         scene.admin.recall_all().unwrap();
         std::thread::sleep(STAY);

@@ -36,7 +36,8 @@ fn script(stage: &Stage, end: End, name: &str, words: &[&str]) -> Running {
 fn move_about(stage: &Stage, asks: &mut Running, wanted: u64) -> u64 {
     let mut admins = stage.admins().unwrap();
     let deadline = Instant::now() + PATIENCE;
-    let count = |admins: &mut Vec<Admin>| admins.iter_mut().map(|a| a.moves().unwrap().1).sum();
+    let count =
+        |admins: &mut Vec<Admin>| admins.iter_mut().map(|a| a.moves().unwrap().returns).sum();
     loop {
         let moves: u64 = count(&mut admins);
         if moves >= wanted || !asks.is_running() || Instant::now() > deadline {
@@ -95,7 +96,7 @@ fn play(
 
 /// Tests on a link that loses nothing that moves lose nothing either.
 fn nothing_is_lost(accelerated: Accelerated, ways: &[&str], has_ports: bool) {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     for way in ways {
         for form in ["connected", "unconnected"] {

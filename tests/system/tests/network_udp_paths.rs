@@ -90,7 +90,7 @@ fn cases(row: &Row, accelerated: Accelerated, is_v4: bool) -> (String, u32) {
 }
 
 fn same(is_v4: bool, ways: &[Accelerated]) {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let row = Row::new(a, b, NARROW).unwrap();
     let plain = cases(&row, Accelerated::Neither, is_v4);
     assert!(plain.0.lines().count() >= 15 && plain.1 >= 8, "{plain:?}");

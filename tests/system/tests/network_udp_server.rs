@@ -158,7 +158,7 @@ fn outlives(link: &Link, end: End, bound: &str, form: &str, has_ports: bool) {
 
 #[test]
 fn sockets_outlive_servers() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let v4 = link.v4(End::A).to_string();
     for (end, bound) in [(End::A, &*v4), (End::A, "0.0.0.0"), (End::A, "::"), (End::B, &v4)] {
@@ -170,7 +170,7 @@ fn sockets_outlive_servers() {
 
 #[test]
 fn sockets_behind_ports_outlive_servers() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let bound = link.v4(End::A).to_string();
     outlives(&link, End::A, "::", "unconnected", true);
@@ -180,7 +180,7 @@ fn sockets_behind_ports_outlive_servers() {
 /// Tests that a call which sends the session home waits for the next server, as with TCP.
 #[test]
 fn what_sends_it_home_without_a_server_waits_for_the_next() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let bound = link.v4(End::A).to_string();
     let mut exchange = Exchange::start(&link, End::B, &bound, "connected", false);
@@ -201,7 +201,7 @@ fn what_sends_it_home_without_a_server_waits_for_the_next() {
 
 #[test]
 fn a_program_that_ends_without_a_server_leaves_its_port() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let bound = link.v4(End::A).to_string();
     for signal in [None, Some(rustix::process::Signal::KILL)] {

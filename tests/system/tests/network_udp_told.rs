@@ -127,7 +127,7 @@ fn told(link: &Link, accelerated: Accelerated, place: Place) -> (String, usize) 
 
 #[test]
 fn it_is_what_the_kernel_tells() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let (plain, asked) = told(&link, Accelerated::Neither, Place::Library);
     for place in [Place::Library, Place::LibraryWithPorts, Place::ProtocolServer] {
@@ -148,7 +148,7 @@ fn it_is_what_the_kernel_tells() {
 
 #[test]
 fn who_shares_a_port_stays_unless_it_has_a_peer_of_its_own() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let stage = Stage::new(&link, Accelerated::Client).unwrap();
     let server = serve(&stage, &link);

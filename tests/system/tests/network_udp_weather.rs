@@ -210,7 +210,7 @@ const LATE: [Conditions; 1] =
     [Conditions { reorder: 0.1, jitter: Duration::from_millis(1), ..BASE }];
 
 fn play(accelerated: Accelerated, is_v6: bool, has_ports: bool) {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = quiet_link(&a, &b, is_v6);
     let before = [End::A, End::B].map(|end| delivered(&link, end));
     let mut exchange = Exchange::start(&link, accelerated, is_v6, has_ports);

@@ -87,7 +87,7 @@ fn recalled(link: &Link, by_port: bool, options: &[&str]) {
     wait_for("moves", || {
         assert!(running.iter_mut().all(Running::is_running), "by port: {by_port}, {options:?}");
         admin.recall_all().unwrap();
-        admin.moves().unwrap().0 >= MOVES
+        admin.moves().unwrap().joins >= MOVES
     });
     assert!(has_xdp(pid), "still the same interface");
     end(&world, running.into());
@@ -95,7 +95,7 @@ fn recalled(link: &Link, by_port: bool, options: &[&str]) {
 
 #[test]
 fn short_and_long_messages_both_ways() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     for by_port in [false, true] {
         recalled(&link, by_port, &["--way", "blocking", "--size", "300000"]);
@@ -106,7 +106,7 @@ fn short_and_long_messages_both_ways() {
 /// The next server knows nothing of a program's AF_XDP socket, and need not.
 #[test]
 fn a_session_outlives_its_server() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     for by_port in [false, true] {
         let mut world = world(&link, by_port);
@@ -119,7 +119,7 @@ fn a_session_outlives_its_server() {
         wait_for("the session at the next server, and a move", || {
             assert!(running.iter_mut().all(Running::is_running), "by port: {by_port}");
             admin.recall_all().unwrap();
-            admin.moves().unwrap().0 >= 2
+            admin.moves().unwrap().joins >= 2
         });
         end(&world, running.into());
     }
@@ -138,7 +138,7 @@ fn has_xdp_soon(pid: u32) -> bool {
 /// it, and the other does without; when the first is killed, a later one has it.
 #[test]
 fn a_program_that_is_killed_leaves_its_queue_to_another() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let world = world(&link, false);
     let begin = || {

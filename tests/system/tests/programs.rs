@@ -111,7 +111,7 @@ fn run(mode: Mode, script: &str) -> (String, u64) {
     let command = world.script(script).unwrap();
     let started = Instant::now();
     let finished = Running::start(command).unwrap().finish(LIMIT).unwrap();
-    let joins = Admin::new(&world.sandbox).unwrap().moves().unwrap().0;
+    let joins = Admin::new(&world.sandbox).unwrap().moves().unwrap().joins;
     let took = started.elapsed().as_secs_f64();
     let stats = world.sandbox.stats().unwrap();
     println!("{script} {mode:?}: {took:.1} s, {joins} streams: {stats}");

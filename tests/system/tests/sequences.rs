@@ -10,7 +10,7 @@
 use sojourn_system::sequences::compare::Difference;
 use sojourn_system::sequences::generate::{Scope, generate};
 use sojourn_system::sequences::script::Script;
-use sojourn_system::sequences::shrink::shrink;
+use sojourn_system::sequences::shrink::{Differing, shrink};
 use sojourn_system::sequences::stage::Stage;
 use std::path::Path;
 
@@ -35,7 +35,7 @@ fn play(stage: &Stage, name: &str, script: &Script) -> Option<String> {
         println!("once only: {}", describe(name, script, &first));
         return None;
     };
-    let (script, difference) = shrink(stage, script, again).unwrap();
+    let Differing { script, difference } = shrink(stage, script, again).unwrap();
     Some(describe(name, &script, &difference))
 }
 

@@ -109,7 +109,7 @@ fn a_hostile_file_names_no_place_that_is_not_a_call() {
             accepted += 1;
             let mut free = ADDRESS;
             for site in &found.sites {
-                let (first, end) = site.moved();
+                let Range { start: first, end } = site.moved();
                 assert!(first >= free && end <= ADDRESS + bytes.len() as u64);
                 free = end;
                 let call = (site.at - ADDRESS) as usize;

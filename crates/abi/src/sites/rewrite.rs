@@ -7,6 +7,7 @@
 use super::branches::Targets;
 use super::look::View;
 use super::text::Text;
+use core::ops::Range;
 use iced_x86::{
     Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register,
 };
@@ -28,15 +29,14 @@ pub struct Site {
 }
 
 impl Site {
-    /// Returns the range of bytes that are overwritten, or that the call itself has: the first
-    /// address, and the address behind the last.
+    /// Returns the addresses of the bytes that are overwritten, or that the call itself has.
     #[must_use]
-    pub fn moved(&self) -> (u64, u64) {
+    pub fn moved(&self) -> Range<u64> {
         let end = self.at + SYSCALL as u64;
         match self.rewrite {
-            Rewrite::Before(len) => (self.at - u64::from(len), end),
-            Rewrite::Around(before, after) => (self.at - u64::from(before), end + u64::from(after)),
-            Rewrite::Unchanged => (self.at, end),
+            Rewrite::Before(len) => self.at - u64::from(len)..end,
+            Rewrite::Around(before, after) => self.at - u64::from(before)..end + u64::from(after),
+            Rewrite::Unchanged => self.at..end,
         }
     }
 }

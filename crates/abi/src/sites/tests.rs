@@ -116,9 +116,9 @@ proptest! {
             prop_assert!(site.at >= last_at);
             last_at = site.at;
             if site.rewrite != Rewrite::Unchanged {
-                prop_assert!(site.moved().0 >= before);
+                prop_assert!(site.moved().start >= before);
             }
-            before = site.moved().1.max(before);
+            before = site.moved().end.max(before);
             let at = (site.at - ADDRESS) as usize;
             let (first, last) = match site.rewrite {
                 Rewrite::Before(len) => (at - usize::from(len), at),

@@ -51,7 +51,7 @@ pub(super) fn measure(settings: &Settings) -> Result<Vec<CallCell>> {
         batch_ns: settings.batch_ns,
         sizes: settings.sizes.clone(),
         clients: vec![1],
-        processors: (last, first),
+        processors: [last, first],
         quick: settings.quick,
     };
     let mode = if first == last { Mode::BlockOne } else { Mode::SpinTwo };

@@ -7,8 +7,8 @@ use anyhow::Result;
 use serde::Serialize;
 
 use super::measure::Settings;
-use super::row::{Crowd, Mode};
-use super::worker::{Order, RowProcesses, Task, warm_up};
+use super::row::{Crowd, Many, Mode};
+use super::worker::{Answers, Order, RowProcesses, Task, warm_up};
 use super::{ours, rivals};
 use crate::stats;
 
@@ -47,8 +47,8 @@ struct CrowdRow {
 
 impl CrowdRow {
     fn start(crowd: Crowd, clients: usize, settings: &Settings) -> Self {
-        let (server_cpu, client_cpu) = settings.place(Mode::BlockTwo);
-        let processes = (crowd.make)(clients).and_then(|(server, clients)| {
+        let [server_cpu, client_cpu] = settings.place(Mode::BlockTwo);
+        let processes = (crowd.make)(clients).and_then(|Many { server, clients }| {
             RowProcesses::new(server, clients, server_cpu, client_cpu)
         });
         Self { crowd, processes, ns_per_call: None, rates: vec![], cpu: vec![], samples: vec![] }
@@ -63,7 +63,7 @@ impl CrowdRow {
         let order = Order { task: Task::Call, size: SIZE, count, group: 1, clients: 0 };
         let start = Instant::now();
         match processes.run(order) {
-            Ok((server, answers)) => {
+            Ok(Answers { server, clients: answers }) => {
                 let calls = (count + warm_up(count)) as f64 * clients as f64;
                 let ns_per_call = start.elapsed().as_nanos() as f64 / calls;
                 if self.ns_per_call.replace(ns_per_call).is_some() {

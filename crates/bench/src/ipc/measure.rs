@@ -8,7 +8,7 @@ use anyhow::Result;
 use serde::Serialize;
 
 use super::row::{Kind, Mode, Row};
-use super::worker::{Order, RowProcesses, Task};
+use super::worker::{Answers, Order, RowProcesses, Task};
 use crate::stats;
 
 /// Bytes of one message of the bandwidth table.
@@ -26,16 +26,16 @@ pub(crate) struct Settings {
     /// Numbers of clients on one server.
     pub(crate) clients: Vec<usize>,
     /// Processors of server and client; twice the same if the machine has only one.
-    pub(crate) processors: (usize, usize),
+    pub(crate) processors: [usize; 2],
     /// True for a smoke test, whose figures mean nothing.
     pub(crate) quick: bool,
 }
 
 impl Settings {
     /// Returns the processors of server and client in `mode`.
-    pub(crate) fn place(&self, mode: Mode) -> (usize, usize) {
+    pub(crate) fn place(&self, mode: Mode) -> [usize; 2] {
         match mode {
-            Mode::BlockOne => (self.processors.1, self.processors.1),
+            Mode::BlockOne => [self.processors[1]; 2],
             _ => self.processors,
         }
     }
@@ -43,7 +43,7 @@ impl Settings {
     /// Returns the modes that this machine can measure: with one processor, only that in which both
     /// sides share it.
     pub(crate) fn modes(&self) -> Vec<Mode> {
-        let two = self.processors.0 != self.processors.1;
+        let two = self.processors[0] != self.processors[1];
         Mode::ALL.into_iter().filter(|&mode| two || mode == Mode::BlockOne).collect()
     }
 }
@@ -111,7 +111,7 @@ impl Tally {
     ) -> Result<()> {
         let calibrated = self.ns_per_op.is_some();
         let order = self.order(task, size, batch_ns);
-        let (server, clients) = processes.run(order)?;
+        let Answers { server, clients } = processes.run(order)?;
         let samples: Vec<f64> = clients.iter().flat_map(|c| c.samples.iter().copied()).collect();
         let median = stats::median(&samples).max(0.1);
         self.ns_per_op = Some(median);
@@ -128,18 +128,25 @@ impl Tally {
 struct RunningRow<'a> {
     row: &'a dyn Row,
     processes: std::result::Result<RowProcesses, String>,
-    tallies: BTreeMap<(usize, Task), Tally>,
+    tallies: BTreeMap<Work, Tally>,
+}
+
+/// The work of some orders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Work {
+    size: usize,
+    task: Task,
 }
 
 impl<'a> RunningRow<'a> {
     fn start(row: &'a dyn Row, mode: Mode, settings: &Settings) -> Self {
-        let (server, client) = settings.place(mode);
+        let [server, client] = settings.place(mode);
         let processes = row.link(mode).and_then(|link| RowProcesses::pair(link, server, client));
         Self { row, processes: processes.map_err(|e| format!("{e:#}")), tallies: BTreeMap::new() }
     }
 
     fn visit(&mut self, task: Task, size: usize, settings: &Settings) {
-        let tally = self.tallies.entry((size, task)).or_default();
+        let tally = self.tallies.entry(Work { size, task }).or_default();
         let Ok(processes) = &mut self.processes else { return };
         if let Err(error) = tally.visit(processes, task, size, settings.batch_ns) {
             self.processes = Err(format!("{error:#}"));
@@ -148,7 +155,7 @@ impl<'a> RunningRow<'a> {
 
     fn cells(self, mode: Mode) -> Vec<Cell> {
         let error = self.processes.err();
-        let cell = |((size, task), tally): (&(usize, Task), &Tally)| {
+        let cell = |(Work { size, task }, tally): (&Work, &Tally)| {
             let samples: Vec<f64> = tally.samples.iter().map(|&s| f64::from(s)).collect();
             let samples = stats::sorted(&samples);
             Cell {

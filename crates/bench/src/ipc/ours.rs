@@ -9,7 +9,8 @@ use sojourn_ipc::{
 };
 
 use super::row::{
-    Client, Crowd, Kind, Make, Many, Mode, Row, SIZE_MAX, Server, Sides, Sink, Source, produce,
+    Client, Crowd, Kind, Make, Many, Mode, Row, SIZE_MAX, Server, Sides, Sink, Source, Stamps,
+    produce,
 };
 
 /// The way in which a message that is larger than the message's own lines travels.
@@ -134,7 +135,8 @@ fn receive(request: &Request<'_>, sink: &mut Sink, size: usize, one: bool) -> Re
         for at in (8..size).step_by(64) {
             std::hint::black_box(span.load(at));
         }
-        let ends = span.load(0).zip(size.checked_sub(8).and_then(|last| span.load(last)));
+        let last = || size.checked_sub(8).and_then(|last| span.load(last));
+        let ends = span.load(0).and_then(|first| Some(Stamps { first, last: last()? }));
         return sink.take_ends(ends, span.len(), size);
     }
     let message = match request.item(0) {
@@ -200,7 +202,14 @@ struct Caller {
     connection: Connection,
     style: Style,
     source: Source,
-    memory: Option<(Memory, u32)>,
+    memory: Option<Granted>,
+}
+
+/// Memory that the server may read.
+struct Granted {
+    memory: Memory,
+    /// The number by which the connection knows it.
+    id: u32,
 }
 
 impl Caller {
@@ -211,7 +220,7 @@ impl Caller {
             Style::Grant => {
                 let memory = Memory::new(SIZE_MAX, Access::Read)?;
                 let id = connection.register(&memory, Deadline::NEVER)?;
-                Some((memory, id))
+                Some(Granted { memory, id })
             }
             _ => None,
         };
@@ -220,7 +229,7 @@ impl Caller {
 
     /// Makes the next message in the granted memory.
     fn lend(&mut self, size: usize) -> Result<Grant> {
-        let (memory, id) = self.memory.as_ref().context("no memory to lend")?;
+        let Granted { memory, id } = self.memory.as_ref().context("no memory to lend")?;
         let span = memory.span(0, size).context("larger than what is lent")?;
         // SAFETY: this process's own mapping, to which nothing else writes; the server reads it
         // only during a call.
@@ -298,5 +307,5 @@ fn crowd(count: usize, wait: Wait) -> Result<Many> {
     let clients = clients.collect();
     let server: Make<Box<dyn Server>> =
         Box::new(move || Ok(Box::new(Answerer::new(&name, wait, false)?)));
-    Ok((server, clients))
+    Ok(Many { server, clients })
 }

@@ -17,8 +17,8 @@ pub(super) fn head(machine: &Machine, settings: &Settings) -> String {
         machine.processors,
         machine.kernel,
         machine.load,
-        settings.processors.0,
-        settings.processors.1,
+        settings.processors[0],
+        settings.processors[1],
         settings.rounds,
         duration(settings.batch_ns),
     );
@@ -69,22 +69,21 @@ pub(super) fn round_trips(mode: Mode, cells: &[Cell], settings: &Settings) -> St
     for &size in settings.sizes.iter().filter(|&&size| size == 0 || size == ITEM) {
         let _ = write!(text, "\n{} in detail\n{}", bytes(size), detail(cells, size));
     }
-    for (row, error) in errors(cells) {
-        let _ = writeln!(text, "  {row}: {error}");
+    for cell in failed(cells) {
+        let _ = writeln!(text, "  {}: {}", cell.row, cell.error.as_deref().unwrap_or_default());
     }
     text
 }
 
-fn errors(cells: &[Cell]) -> Vec<(&str, &str)> {
-    let mut errors: Vec<(&str, &str)> = Vec::new();
-    for cell in cells {
-        if let Some(error) = &cell.error
-            && !errors.iter().any(|(row, _)| *row == cell.row)
-        {
-            errors.push((&cell.row, error));
+/// Returns the first cell with an error of each row that has one.
+fn failed(cells: &[Cell]) -> Vec<&Cell> {
+    let mut failed: Vec<&Cell> = Vec::new();
+    for cell in cells.iter().filter(|cell| cell.error.is_some()) {
+        if !failed.iter().any(|other| other.row == cell.row) {
+            failed.push(cell);
         }
     }
-    errors
+    failed
 }
 
 fn detail(cells: &[Cell], size: usize) -> String {
@@ -136,8 +135,8 @@ pub(super) fn bandwidth(cells: &[Cell], settings: &Settings) -> String {
         table.row(line);
     }
     text.push_str(&table.render());
-    for (row, error) in errors(cells) {
-        let _ = writeln!(text, "  {row}: {error}");
+    for cell in failed(cells) {
+        let _ = writeln!(text, "  {}: {}", cell.row, cell.error.as_deref().unwrap_or_default());
     }
     text
 }

@@ -234,15 +234,23 @@ fn stamp(bytes: &mut [u8], number: u64) {
     }
 }
 
-/// Returns the numbers at both ends of `bytes`: the same number twice for fewer than 16 bytes,
-/// `None` for fewer than 8.
-#[inline]
-fn stamps(bytes: &[u8]) -> Option<(u64, u64)> {
-    let first = u64::from_ne_bytes(*bytes.first_chunk::<8>()?);
-    if bytes.len() < 16 {
-        return Some((first, first));
+/// The numbers at both ends of a message; the same number twice for fewer than 16 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamps {
+    pub(crate) first: u64,
+    pub(crate) last: u64,
+}
+
+impl Stamps {
+    /// Reads the numbers; `None` for fewer than 8 bytes.
+    #[inline]
+    fn of(bytes: &[u8]) -> Option<Self> {
+        let first = u64::from_ne_bytes(*bytes.first_chunk::<8>()?);
+        if bytes.len() < 16 {
+            return Some(Self { first, last: first });
+        }
+        Some(Self { first, last: u64::from_ne_bytes(*bytes.last_chunk::<8>()?) })
     }
-    Some((first, u64::from_ne_bytes(*bytes.last_chunk::<8>()?)))
 }
 
 /// The receiver's half of [`Source`].
@@ -255,19 +263,20 @@ impl Sink {
     /// Checks that `bytes` is the next message, all `size` bytes of it.
     #[inline]
     pub(crate) fn take(&mut self, bytes: &[u8], size: usize) -> Result<()> {
-        self.take_ends(stamps(bytes), bytes.len(), size)
+        self.take_ends(Stamps::of(bytes), bytes.len(), size)
     }
 
     /// Checks the same for a message of `len` bytes whose ends had the numbers `ends`.
     #[inline]
     pub(crate) fn take_ends(
         &mut self,
-        ends: Option<(u64, u64)>,
+        ends: Option<Stamps>,
         len: usize,
         size: usize,
     ) -> Result<()> {
         self.number += 1;
-        let whole = len == size && ends.is_none_or(|found| found == (self.number, self.number));
+        let expected = Stamps { first: self.number, last: self.number };
+        let whole = len == size && ends.is_none_or(|found| found == expected);
         ensure!(whole, "message {} arrived damaged ({len} of {size} bytes)", self.number);
         Ok(())
     }
@@ -287,7 +296,8 @@ impl Sink {
     /// interleave.
     #[inline]
     pub(crate) fn take_any(bytes: &[u8], size: usize) -> Result<()> {
-        let whole = bytes.len() == size && stamps(bytes).is_none_or(|(first, last)| first == last);
+        let whole =
+            bytes.len() == size && Stamps::of(bytes).is_none_or(|ends| ends.first == ends.last);
         ensure!(whole, "a message arrived damaged ({} of {size} bytes)", bytes.len());
         Ok(())
     }
@@ -300,7 +310,10 @@ pub(crate) fn receive_buffer() -> Vec<u8> {
 }
 
 /// A server and several clients, not made yet.
-pub(super) type Many = (Make<Box<dyn Server>>, Vec<Make<Box<dyn Client>>>);
+pub(super) struct Many {
+    pub(super) server: Make<Box<dyn Server>>,
+    pub(super) clients: Vec<Make<Box<dyn Client>>>,
+}
 
 /// A kind of server that takes many clients.
 pub(super) struct Crowd {

@@ -51,10 +51,17 @@ fn large_items(cells: &[Cell]) -> Vec<TargetResult> {
     Mode::ALL.into_iter().flat_map(both).collect()
 }
 
-/// The placements of both sides, with their modes. Within one placement, each rival is judged in
-/// its fastest mode.
-const PLACES: [(&str, &[Mode]); 2] =
-    [("two processors", &[Mode::SpinTwo, Mode::BlockTwo]), ("same processor", &[Mode::BlockOne])];
+/// A placement of both sides, with its modes.
+struct PlacementModes {
+    title: &'static str,
+    modes: &'static [Mode],
+}
+
+/// Within one placement, each rival is judged in its fastest mode.
+const PLACES: [PlacementModes; 2] = [
+    PlacementModes { title: "two processors", modes: &[Mode::SpinTwo, Mode::BlockTwo] },
+    PlacementModes { title: "same processor", modes: &[Mode::BlockOne] },
+];
 
 /// Compares each rival, in its own best mode at each size, with Sojourn in its best mode at that
 /// size.
@@ -66,14 +73,14 @@ fn rivals(cells: &[Cell]) -> Vec<TargetResult> {
             names.push((&cell.row, cell.kind));
         }
     }
-    let both = |(name, kind)| PLACES.map(|place| beside(cells, name, kind, place));
+    let both = |(name, kind)| PLACES.map(|place| beside(cells, name, kind, &place));
     names.into_iter().flat_map(both).collect()
 }
 
-fn beside(cells: &[Cell], name: &str, kind: Kind, (place, modes): (&str, &[Mode])) -> TargetResult {
-    let target = format!("faster than {name} in its own best mode, {place}");
+fn beside(cells: &[Cell], name: &str, kind: Kind, place: &PlacementModes) -> TargetResult {
+    let target = format!("faster than {name} in its own best mode, {}", place.title);
     let ours = if kind == Kind::RivalInPlace { Kind::OursInPlace } else { Kind::Ours };
-    let here = |cell: &&Cell| modes.contains(&cell.mode) && cell.ns > 0.0;
+    let here = |cell: &&Cell| place.modes.contains(&cell.mode) && cell.ns > 0.0;
     let theirs = |cell: &&Cell| cell.row == name && here(cell);
     let mut sizes: Vec<usize> = cells.iter().filter(theirs).map(|cell| cell.size).collect();
     sizes.sort_unstable();

@@ -241,6 +241,12 @@ fn timed(order: Order, mut run: impl FnMut(u64) -> Result<()>) -> Result<Answer>
     Ok(Answer { cpu_ns, wall_ns: (os::now_ns() - begin) as f64, samples })
 }
 
+/// The answers to an order.
+pub(crate) struct Answers {
+    pub(crate) server: Answer,
+    pub(crate) clients: Vec<Answer>,
+}
+
 /// The processes of a row: a server with its clients.
 pub(crate) struct RowProcesses {
     server: Worker,
@@ -277,8 +283,8 @@ impl RowProcesses {
         Ok(Self { server, clients: workers })
     }
 
-    /// Has all workers carry out `order`; returns the server's answer, then the clients'.
-    pub(crate) fn run(&mut self, order: Order) -> Result<(Answer, Vec<Answer>)> {
+    /// Has all workers carry out `order`.
+    pub(crate) fn run(&mut self, order: Order) -> Result<Answers> {
         let order = Order { clients: self.clients.len() as u64, ..order };
         self.server.order(order)?;
         for client in &mut self.clients {
@@ -288,7 +294,7 @@ impl RowProcesses {
         for client in &mut self.clients {
             answers.push(client.answer(PATIENCE).context("client")?);
         }
-        Ok((self.server.answer(PATIENCE).context("server")?, answers))
+        Ok(Answers { server: self.server.answer(PATIENCE).context("server")?, clients: answers })
     }
 }
 

@@ -4,15 +4,14 @@
 //! control groups, the started programs die with this process too (`process::prepare_child`), but
 //! not the programs that those have started.
 
-use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use super::groups;
 use super::process;
-use super::world::World;
+use super::world::{Leftovers, World};
 
-static LEFTOVERS: Mutex<(Vec<PathBuf>, Option<PathBuf>)> = Mutex::new((Vec::new(), None));
+static LEFTOVERS: Mutex<Leftovers> = Mutex::new(Leftovers { folders: Vec::new(), group: None });
 
 /// Makes signals that end the process, and the time limit, clean up first. To be called while there
 /// is only one thread, because the signals have to be blocked in all threads.
@@ -32,10 +31,10 @@ pub(crate) fn note(world: &World) {
 
 fn clean() {
     let Ok(leftovers) = LEFTOVERS.lock() else { return };
-    if let Some(group) = &leftovers.1 {
+    if let Some(group) = &leftovers.group {
         groups::remove(group);
     }
-    for folder in &leftovers.0 {
+    for folder in &leftovers.folders {
         // The measuring thread may put a file into the folder between two attempts, so the removal
         // is repeated.
         while std::fs::remove_dir_all(folder).is_err() && folder.exists() {

@@ -62,8 +62,13 @@ struct Lane {
     returned: Returns,
 }
 
-/// The server's counters: streams that were made, and ends that came home by reason.
-type Counts = Option<(u64, Returns)>;
+/// The server's counters.
+struct Counts {
+    /// Streams that were made.
+    joins: u64,
+    /// Ends that came home, by reason.
+    returns: Returns,
+}
 
 /// Measures a row in all its ways that this machine has.
 pub(crate) fn alternate(row: &dyn Row, world: &World, settings: &Settings) -> Vec<Cell> {
@@ -87,22 +92,21 @@ impl Lane {
         Self { way, turn, samples: Vec::new(), moved: None, returned: Returns::new() }
     }
 
-    fn note_moves(&mut self, before: Counts, after: Counts) {
-        let Some((before, after)) = before.zip(after) else { return };
-        self.moved = Some(after.0.saturating_sub(before.0));
+    fn note_moves(&mut self, before: &Counts, after: Counts) {
+        self.moved = Some(after.joins.saturating_sub(before.joins));
         let more = |(reason, count): (&'static str, u64)| {
-            let more = count.saturating_sub(before.1.get(reason).copied().unwrap_or(0));
+            let more = count.saturating_sub(before.returns.get(reason).copied().unwrap_or(0));
             (more > 0).then_some((reason, more))
         };
-        self.returned = after.1.into_iter().filter_map(more).collect();
+        self.returned = after.returns.into_iter().filter_map(more).collect();
     }
 
     fn take_turn(&mut self, world: &World, admin: &mut Option<Admin>, length: Duration) {
         let Ok(turn) = &mut self.turn else { return };
         let is_ours = self.way.is_ours();
-        let mut counts = || -> Counts {
+        let mut counts = || -> Option<Counts> {
             let admin = admin.as_mut().filter(|_| is_ours)?;
-            Some((admin.moves().ok()?.0, admin.returns().ok()?))
+            Some(Counts { joins: admin.moves().ok()?.joins, returns: admin.returns().ok()? })
         };
         let (cpu, before) = (world.cpu_ns(self.way), counts());
         let result = turn.turn(world, length);
@@ -119,7 +123,9 @@ impl Lane {
                 self.samples.extend(samples);
             }
         }
-        self.note_moves(before, after);
+        if let (Some(before), Some(after)) = (before, after) {
+            self.note_moves(&before, after);
+        }
     }
 
     fn cells(self, row: &str) -> Vec<Cell> {
@@ -199,9 +205,9 @@ mod tests {
     #[test]
     fn moves_are_those_of_the_turn() {
         let mut lane = Lane::new(RunMode::Sojourn, Err(anyhow::anyhow!("-")));
-        let before = (3, Returns::from([("set", 1), ("closed", 2)]));
-        let after = (5, Returns::from([("set", 4), ("closed", 2), ("user", 1)]));
-        lane.note_moves(Some(before), Some(after));
+        let before = Counts { joins: 3, returns: Returns::from([("set", 1), ("closed", 2)]) };
+        let returns = Returns::from([("set", 4), ("closed", 2), ("user", 1)]);
+        lane.note_moves(&before, Counts { joins: 5, returns });
         assert_eq!(lane.moved, Some(2));
         assert_eq!(lane.returned, Returns::from([("set", 3), ("user", 1)]));
     }

@@ -33,31 +33,39 @@ pub(super) fn all(cells: &[Cell], stem: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns, for each bar, its case, the index of its way in `WAYS`, and its advantage over plain.
-fn bars(cells: &[Cell]) -> Vec<(String, usize, f64)> {
+/// A bar of the first drawing.
+struct Bar {
+    case: String,
+    /// The index of its way in `WAYS`.
+    way: usize,
+    /// The advantage over plain.
+    times: f64,
+}
+
+fn bars(cells: &[Cell]) -> Vec<Bar> {
     let bar = |cell: &Cell| {
         let way = WAYS.iter().position(|(way, _)| *way == cell.way)?;
         let plain = value(cells, &cell.case, RunMode::Plain)?;
         let own = value(cells, &cell.case, cell.way)?;
-        Some((cell.case.clone(), way, advantage(cell.unit, own, plain)))
+        Some(Bar { case: cell.case.clone(), way, times: advantage(cell.unit, own, plain) })
     };
-    let mut bars: Vec<_> = cells.iter().filter_map(bar).collect();
+    let mut bars: Vec<Bar> = cells.iter().filter_map(bar).collect();
     // The cells of a row are ordered by way; its bars are ordered by case.
     let place = |case: &str| cells.iter().position(|cell| cell.case == case);
-    bars.sort_by_key(|(case, ..)| place(case));
+    bars.sort_by_key(|bar| place(&bar.case));
     bars
 }
 
 /// Height of one bar, in pixels.
 const BAR: u32 = 9;
 
-fn advantages(bars: &[(String, usize, f64)], path: &Path) -> Result<()> {
+fn advantages(bars: &[Bar], path: &Path) -> Result<()> {
     let height = 90 + BAR * bars.len() as u32;
     let area = SVGBackend::new(path, (900, height)).into_drawing_area();
     let wrong = |error: &dyn std::fmt::Display| anyhow!("{}: {error}", path.display());
     area.fill(&WHITE).map_err(|error| wrong(&error))?;
-    let largest = bars.iter().map(|bar| bar.2).fold(2.0, f64::max) * 1.1;
-    let smallest = bars.iter().map(|bar| bar.2).fold(0.8, f64::min) * 0.9;
+    let largest = bars.iter().map(|bar| bar.times).fold(2.0, f64::max) * 1.1;
+    let smallest = bars.iter().map(|bar| bar.times).fold(0.8, f64::min) * 0.9;
     let count = bars.len() as f64;
     let mut chart = ChartBuilder::on(&area)
         .caption("times as good as plain (logarithmic)", ("sans-serif", 18))
@@ -73,7 +81,7 @@ fn advantages(bars: &[(String, usize, f64)], path: &Path) -> Result<()> {
         .draw()
         .map_err(|error| wrong(&error))?;
     let mut last = "";
-    for (place, (case, way, times)) in bars.iter().enumerate() {
+    for (place, Bar { case, way, times }) in bars.iter().enumerate() {
         let (top, color) = (count - place as f64, WAYS[*way].1);
         let bar = Rectangle::new([(1.0, top - 0.9), (*times, top)], color.filled());
         chart.draw_series([bar]).map_err(|error| wrong(&error))?;

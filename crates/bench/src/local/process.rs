@@ -78,10 +78,18 @@ pub(super) fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-/// Returns the numbers of a user and of its group, from `/etc/passwd`.
-pub(super) fn user_named(name: &str) -> Option<(u32, u32)> {
+/// A user.
+#[derive(Clone, Copy)]
+pub(super) struct User {
+    pub(super) uid: u32,
+    /// Its group.
+    pub(super) gid: u32,
+}
+
+/// Returns a user, from `/etc/passwd`.
+pub(super) fn user_named(name: &str) -> Option<User> {
     let text = std::fs::read_to_string("/etc/passwd").ok()?;
     let entry = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     let words: Vec<&str> = entry.split(':').collect();
-    Some((words.get(1)?.parse().ok()?, words.get(2)?.parse().ok()?))
+    Some(User { uid: words.get(1)?.parse().ok()?, gid: words.get(2)?.parse().ok()? })
 }

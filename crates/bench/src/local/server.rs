@@ -20,6 +20,16 @@ fn soon() -> Deadline {
     Deadline::after(Duration::from_secs(5))
 }
 
+/// How many moves there were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MoveCounts {
+    /// Streams made.
+    pub(crate) joins: u64,
+    /// Ends that came home. An end that is recalled before its program has learned that it may move
+    /// has never left the kernel; the server counts it as a refusal, and it is one of these.
+    pub(crate) returns: u64,
+}
+
 impl Admin {
     /// Connects to the server at `address`.
     pub(crate) fn new(address: &Path) -> Result<Self> {
@@ -29,12 +39,10 @@ impl Admin {
         Ok(Self { client })
     }
 
-    /// Returns the numbers of streams made, and of ends that came home, since the server started.
-    /// An end that is recalled before its program has learned that it may move has never left the
-    /// kernel; the server counts it as a refusal, and so it is added here.
-    pub(crate) fn moves(&mut self) -> Result<(u64, u64)> {
-        let stats = self.client.with_deadline(soon()).stats().context("stats")?;
-        Ok((stats.counters.joins, stats.counters.returns + stats.counters.refusals))
+    /// Counts the moves since the server started.
+    pub(crate) fn moves(&mut self) -> Result<MoveCounts> {
+        let counters = self.client.with_deadline(soon()).stats().context("stats")?.counters;
+        Ok(MoveCounts { joins: counters.joins, returns: counters.returns + counters.refusals })
     }
 
     /// Returns the numbers of ends that came home since the server started, by reason.
@@ -45,16 +53,16 @@ impl Admin {
         Ok(counted.map(|(words, count)| (words.word, count)).collect())
     }
 
-    /// Returns the sessions that are away from the kernel, as stream and process.
-    fn away(&mut self) -> Result<Vec<(u64, u32)>> {
-        let all = pages::sessions(self.client.with_deadline(soon())).context("list")?;
-        let away = all.into_iter().filter(|session| session.home != sojourn_session::HomeT::Kernel);
-        Ok(away.map(|session| (session.stream, session.pid)).collect())
+    /// Returns the sessions that are away from the kernel.
+    fn away(&mut self) -> Result<Vec<SessionInfoT>> {
+        let mut all = pages::sessions(self.client.with_deadline(soon())).context("list")?;
+        all.retain(|session| session.home != sojourn_session::HomeT::Kernel);
+        Ok(all)
     }
 
     /// Counts the sessions of a process that are away from the kernel.
     pub(crate) fn away_of(&mut self, pid: u32) -> Result<usize> {
-        Ok(self.away()?.iter().filter(|(_, owner)| *owner == pid).count())
+        Ok(self.away()?.iter().filter(|session| session.pid == pid).count())
     }
 
     /// Counts the sessions that are in protocol servers.
@@ -66,7 +74,7 @@ impl Admin {
 
     /// Recalls every stream; returns how many.
     pub(crate) fn recall_all(&mut self) -> Result<usize> {
-        let mut streams: Vec<u64> = self.away()?.into_iter().map(|(stream, _)| stream).collect();
+        let mut streams: Vec<u64> = self.away()?.iter().map(|session| session.stream).collect();
         streams.sort_unstable();
         streams.dedup();
         for &stream in &streams {

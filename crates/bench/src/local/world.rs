@@ -22,6 +22,19 @@ use super::way::RunMode;
 /// Longest time of a program that does one turn.
 pub(crate) const LIMIT: Duration = Duration::from_secs(40);
 
+/// A server that listens.
+pub(crate) struct Listening {
+    pub(crate) address: String,
+    pub(crate) server: Running,
+}
+
+/// What is to be removed after a run.
+pub(crate) struct Leftovers {
+    pub(crate) folders: Vec<PathBuf>,
+    /// The control group that contains all others.
+    pub(crate) group: Option<PathBuf>,
+}
+
 /// The environment of a run. Drop removes everything in it, in the order of the fields.
 pub(crate) struct World {
     sandbox: Option<Sandbox>,
@@ -90,12 +103,11 @@ impl World {
         self.ways.contains(&way)
     }
 
-    /// Returns the leftovers to remove if this process is interrupted: folders, and the control
-    /// group that contains all others.
-    pub(crate) fn leftovers(&self) -> (Vec<PathBuf>, Option<PathBuf>) {
+    /// Returns what is to be removed if this process is interrupted.
+    pub(crate) fn leftovers(&self) -> Leftovers {
         let sandbox = self.sandbox.iter().map(|sandbox| sandbox.folder().to_owned());
         let folders = sandbox.chain([self.folder.0.clone()]).collect();
-        (folders, self.groups.as_ref().map(|groups| groups.top().to_owned()))
+        Leftovers { folders, group: self.groups.as_ref().map(|groups| groups.top().to_owned()) }
     }
 
     /// Returns the folder `name` of `way`, and makes it if necessary.
@@ -152,14 +164,13 @@ impl World {
         Running::start(self.lab(way, words))
     }
 
-    /// Starts `lab-bench` as the server that `word` names, and waits until it listens. Returns its
-    /// address and its process.
-    pub(crate) fn lab_service(&self, way: RunMode, word: &str) -> Result<(String, Running)> {
+    /// Starts `lab-bench` as the server that `word` names, and waits until it listens.
+    pub(crate) fn lab_service(&self, way: RunMode, word: &str) -> Result<Listening> {
         let port = free_port("127.0.0.1")?;
         let address = format!("127.0.0.1:{port}");
         let mut server = self.lab_server(way, &[word, &address])?;
         wait_until(&mut server, || listens("127.0.0.1", port))?;
-        Ok((address, server))
+        Ok(Listening { address, server })
     }
 
     /// Runs `lab-bench` to its end; returns its results.

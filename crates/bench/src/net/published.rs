@@ -12,24 +12,36 @@ const TABLE: &str = include_str!("../../data/decomposition_1993.tsv");
 /// The row to which the ratios of a machine refer.
 const KERNEL: &str = "Mach 2.5 In-Kernel";
 
-fn lines() -> (Vec<&'static str>, Vec<Vec<&'static str>>) {
-    let mut lines = TABLE.lines().skip(1).map(|line| line.split('\t').collect::<Vec<_>>());
-    let head = lines.next().unwrap_or_default();
-    (head, lines.collect())
+/// The published figures of the library on one machine.
+struct Published {
+    /// The library's form, and the machine.
+    name: String,
+    ratios: Vec<ColumnRatio>,
 }
 
-/// Returns the library's figures, divided by those of the same machine's kernel, in the columns
-/// that `is_wanted` accepts.
-fn ratios(is_wanted: fn(&str) -> bool) -> Vec<(String, Vec<(&'static str, f64)>)> {
-    let (head, lines) = lines();
+/// A figure, divided by that of the same machine's kernel.
+struct ColumnRatio {
+    column: &'static str,
+    ratio: f64,
+}
+
+/// Returns the library's figures in the columns that `is_wanted` accepts.
+fn published(is_wanted: fn(&str) -> bool) -> Vec<Published> {
+    let mut lines = TABLE.lines().skip(1).map(|line| line.split('\t').collect::<Vec<_>>());
+    let head = lines.next().unwrap_or_default();
+    let lines: Vec<Vec<&str>> = lines.collect();
     let columns: Vec<usize> = (0..head.len()).filter(|&at| is_wanted(head[at])).collect();
     let number = |line: &[&str], at: usize| line.get(at)?.parse::<f64>().ok();
     let mut found = Vec::new();
     for line in lines.iter().filter(|line| line.get(1).is_some_and(|it| it.starts_with("Library")))
     {
         let kernel = lines.iter().find(|other| other[0] == line[0] && other[1] == KERNEL);
-        let of = |&at: &usize| Some((head[at], number(line, at)? / number(kernel?, at)?));
-        found.push((format!("{}, {}", line[1], line[0]), columns.iter().filter_map(of).collect()));
+        let of = |&at: &usize| {
+            let ratio = number(line, at)? / number(kernel?, at)?;
+            Some(ColumnRatio { column: head[at], ratio })
+        };
+        let ratios = columns.iter().filter_map(of).collect();
+        found.push(Published { name: format!("{}, {}", line[1], line[0]), ratios });
     }
     found
 }
@@ -41,15 +53,17 @@ fn is_bulk(column: &str) -> bool {
 /// Returns the published table that corresponds to a group of rows, if there is one.
 pub(super) fn beside(group: &str) -> Option<String> {
     let rows = match group {
-        "tcp-rtt" | "tcp-rtt-pinned" => ratios(|name| name.starts_with("tcp_") && !is_bulk(name)),
-        "udp-rtt" | "udp-rtt-pinned" => ratios(|name| name.starts_with("udp_")),
-        "bulk" => ratios(is_bulk),
+        "tcp-rtt" | "tcp-rtt-pinned" => {
+            published(|name| name.starts_with("tcp_") && !is_bulk(name))
+        }
+        "udp-rtt" | "udp-rtt-pinned" => published(|name| name.starts_with("udp_")),
+        "bulk" => published(is_bulk),
         _ => return None,
     };
-    let names: Vec<&str> = rows.first()?.1.iter().map(|(name, _)| *name).collect();
+    let names: Vec<&str> = rows.first()?.ratios.iter().map(|one| one.column).collect();
     let mut table = Table::new(["published in 1993, x kernel"].into_iter().chain(names));
-    for (name, ratios) in rows {
-        let cells = ratios.iter().map(|(_, value)| ratio(*value, 1.0));
+    for Published { name, ratios } in rows {
+        let cells = ratios.iter().map(|one| ratio(one.ratio, 1.0));
         table.row([name].into_iter().chain(cells));
     }
     Some(table.render())
@@ -61,12 +75,11 @@ mod tests {
 
     #[test]
     fn ratios_are_to_the_kernel_of_the_same_machine() {
-        let all = ratios(is_bulk);
-        let (name, values) = &all[0];
-        assert_eq!(name, "Library-IPC, DECstation 5000/200");
-        assert!((values[0].1 - 910.0 / 1070.0).abs() < 1e-9);
-        let gateway = all.iter().find(|(name, _)| name.contains("Gateway")).unwrap();
-        assert!((gateway.1[0].1 - 469.0 / 457.0).abs() < 1e-9);
+        let all = published(is_bulk);
+        assert_eq!(all[0].name, "Library-IPC, DECstation 5000/200");
+        assert!((all[0].ratios[0].ratio - 910.0 / 1070.0).abs() < 1e-9);
+        let gateway = all.iter().find(|one| one.name.contains("Gateway")).unwrap();
+        assert!((gateway.ratios[0].ratio - 469.0 / 457.0).abs() < 1e-9);
     }
 
     #[test]

@@ -30,12 +30,18 @@ impl fmt::Display for Target {
     }
 }
 
-/// Returns the largest multiples of the spinning kernel's and of the blocking kernel's time that a
-/// round trip may take.
-fn limits(way: Stacks) -> (f64, f64) {
+/// The largest multiples of the kernel's time that a round trip may take.
+struct Limits {
+    /// Of the spinning kernel's.
+    spinning: f64,
+    /// Of the blocking kernel's.
+    blocking: f64,
+}
+
+fn limits(way: Stacks) -> Limits {
     match way {
-        Stacks::Port => (1.0, 0.2),
-        _ => (0.75, 0.15),
+        Stacks::Port => Limits { spinning: 1.0, blocking: 0.2 },
+        _ => Limits { spinning: 0.75, blocking: 0.15 },
     }
 }
 
@@ -49,7 +55,7 @@ pub(super) fn target(cell: &Cell) -> Option<Target> {
         ("loss-1%", _) => Some(Target::AtLeast(0.95)),
         ("stall", _) if cell.case == USUAL_GAP => Some(Target::MoreBy(1e6)),
         ("redis-c50", _) => Some(Target::AtLeast(1.5)),
-        (_, Wait::Spinning) => Some(Target::AtMost(limits(cell.way).0)),
+        (_, Wait::Spinning) => Some(Target::AtMost(limits(cell.way).spinning)),
         _ => None,
     }
 }
@@ -73,7 +79,7 @@ pub(super) fn judge(cells: &[Cell]) -> Vec<TargetResult> {
                 let text = |waits, limit| format!("{name}: at most {limit:.2} x {waits} kernel");
                 let spinning = text("spinning", limit);
                 targets.push(TargetResult::at_most(spinning, ours, of(Wait::Spinning), limit));
-                let (_, limit) = limits(cell.way);
+                let limit = limits(cell.way).blocking;
                 let blocking = text("blocking", limit);
                 targets.push(TargetResult::at_most(blocking, ours, of(Wait::Blocking), limit));
             }

@@ -7,6 +7,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ffi::OsStr;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
@@ -40,9 +41,16 @@ pub(crate) enum Between {
     Relay,
 }
 
+/// The way and link of hosts.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct HostsKey {
+    way: Stacks,
+    between: Between,
+}
+
 /// The hosts of a run, by way and link.
 pub(crate) struct World {
-    hosts: RefCell<HashMap<(Stacks, Between), Rc<Hosts>>>,
+    hosts: RefCell<HashMap<HostsKey, Rc<Hosts>>>,
     built: Built,
     /// True for a run that only checks that everything works; its figures mean nothing.
     pub(crate) quick: bool,
@@ -63,12 +71,12 @@ impl World {
 
     /// Returns the hosts of a way; makes them at the first call.
     pub(crate) fn place(&self, way: Stacks, between: Between) -> Result<Rc<Hosts>> {
-        if let Some(place) = self.hosts.borrow().get(&(way, between)) {
+        if let Some(place) = self.hosts.borrow().get(&HostsKey { way, between }) {
             return Ok(Rc::clone(place));
         }
         let place = Rc::new(Hosts::new(way, between, &self.built)?);
         super::cleanup::note(place.folders());
-        self.hosts.borrow_mut().insert((way, between), Rc::clone(&place));
+        self.hosts.borrow_mut().insert(HostsKey { way, between }, Rc::clone(&place));
         Ok(place)
     }
 
@@ -84,7 +92,7 @@ impl World {
 
     /// Returns the ends that came home on one side of a way so far, by reason.
     pub(crate) fn returns(&self, way: Stacks, between: Between, side: Side) -> Returns {
-        let place = self.hosts.borrow().get(&(way, between)).map(Rc::clone);
+        let place = self.hosts.borrow().get(&HostsKey { way, between }).map(Rc::clone);
         let admin = place.and_then(|place| place.admin(side).ok().flatten());
         admin.and_then(|mut admin| admin.returns().ok()).unwrap_or_default()
     }
@@ -162,21 +170,25 @@ impl Hosts {
         &self.link
     }
 
+    /// Returns the way whose hosts they are.
+    pub(crate) fn way(&self) -> Stacks {
+        self.way
+    }
+
     /// Returns the host of `side`.
     pub(crate) fn host(&self, side: Side) -> &Host {
         self.link.host(end(side))
     }
 
-    /// Returns the server's address, and a port that has not been used.
-    pub(crate) fn free_address(&self) -> (String, u16) {
+    /// Returns the server's address with a port that has not been used.
+    pub(crate) fn free_address(&self) -> SocketAddr {
         self.port.set(self.port.get() + 1);
-        (self.link.v4(End::A).to_string(), self.port.get())
+        (self.link.v4(End::A), self.port.get()).into()
     }
 
     /// Returns the same as `address:port`.
     pub(crate) fn free_name(&self) -> String {
-        let (address, port) = self.free_address();
-        format!("{address}:{port}")
+        self.free_address().to_string()
     }
 
     /// Returns a command that runs `program` on `side`, as the way says, and dies with this
@@ -264,10 +276,10 @@ impl Hosts {
     }
 
     /// Connects to the administration interfaces of all session servers.
-    pub(crate) fn admins(&self) -> Result<Vec<(Side, Admin)>> {
+    fn admins(&self) -> Result<Vec<SideAdmin>> {
         let mut all = Vec::new();
         for side in [Side::Server, Side::Client] {
-            all.extend(self.admin(side)?.map(|admin| (side, admin)));
+            all.extend(self.admin(side)?.map(|admin| SideAdmin { side, admin }));
         }
         Ok(all)
     }
@@ -281,15 +293,15 @@ impl Hosts {
 
     /// Runs the client to its end, and checks several times during `length` how many of the
     /// `sessions` are away from the kernel on each side. The checks begin after `warm`, or, without
-    /// it, when `lab-bench` begins to measure. Returns the client's output and the median of the
-    /// parts that were away; `None` if the client ended before the first check.
+    /// it, when `lab-bench` begins to measure.
     pub(crate) fn watch(
         &self,
         client: Command,
         server: &Running,
         sessions: usize,
-        (warm, length): (Option<Duration>, Duration),
-    ) -> Result<(String, Option<f64>)> {
+        warm: Option<Duration>,
+        length: Duration,
+    ) -> Result<Watched> {
         let name = format!("{client:?}");
         let mut admins = self.admins()?;
         let mut start = Instant::now() + warm.unwrap_or_default();
@@ -311,7 +323,7 @@ impl Hosts {
                 break;
             }
             let mut part = 1.0_f64;
-            for (side, admin) in &mut admins {
+            for SideAdmin { side, admin } in &mut admins {
                 let pid = if *side == Side::Server { server.pid() } else { client.pid() };
                 let away = match self.way {
                     way if way.is_served() => admin.away_in_servers()?,
@@ -326,8 +338,22 @@ impl Hosts {
         // missing.
         let _ = mark.map(std::fs::remove_file);
         let text = finished?.success(&name)?;
-        Ok((text, (!parts.is_empty()).then(|| median(&parts))))
+        Ok(Watched { text, away: (!parts.is_empty()).then(|| median(&parts)) })
     }
+}
+
+/// The administration interface of one side's session server.
+struct SideAdmin {
+    side: Side,
+    admin: Admin,
+}
+
+/// A client's run.
+pub(crate) struct Watched {
+    /// The client's output.
+    pub(crate) text: String,
+    /// The median of the parts that were away; `None` if the client ended before the first check.
+    pub(crate) away: Option<f64>,
 }
 
 /// Longest time between two checks that a program still runs.
@@ -341,12 +367,12 @@ fn end(side: Side) -> End {
 }
 
 /// Waits at most ten seconds until a server listens on the address.
-pub(crate) fn await_listener(place: &Hosts, server: &mut Running, at: (&str, u16)) -> Result<()> {
+pub(crate) fn await_listener(place: &Hosts, server: &mut Running, at: SocketAddr) -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(10);
     let connect = || std::net::TcpStream::connect(at).is_ok();
     while !place.host(Side::Client).enter(connect)? {
         if !server.is_running() || Instant::now() > deadline {
-            bail!("{}:{}: nobody listens", at.0, at.1);
+            bail!("{at}: nobody listens");
         }
         std::thread::sleep(Duration::from_millis(5));
     }

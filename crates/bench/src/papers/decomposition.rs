@@ -3,7 +3,7 @@
 //!
 //! Both tables use one measurement. A row that has no equal says why. Not here: table 4 (`layers`).
 
-use super::model::{Line, Measure, Section, Side, Today, Unit, times};
+use super::model::{Line, Measure, Section, Side, Summary, Today, Unit, times};
 use super::published::{DECOMPOSITION_2, DECOMPOSITION_3, Published, read};
 use crate::net::measure::Cell;
 use crate::net::way::{Stacks, Wait};
@@ -19,9 +19,16 @@ const HOW: &str = "The benchmark net: two hosts are network namespaces of one ma
     memory for about half a second instead of 16 MB, measured once, with default (adaptive) waiting, \
     and stands in the sleeping line. A way whose sessions were not away from the kernel has no figure.";
 
-/// Returns today's counterpart of a published system, with a sentence on it.
-fn today_of(system: &str) -> (Option<Stacks>, &'static str) {
-    match system {
+/// Today's counterpart of a published system.
+struct Counterpart {
+    /// `None` if there is no equal.
+    way: Option<Stacks>,
+    /// A sentence on it.
+    says: &'static str,
+}
+
+fn today_of(system: &str) -> Counterpart {
+    let (way, says) = match system {
         "Mach 2.5 In-Kernel" => (Some(Stacks::Kernel), "The kernel’s sockets at both ends."),
         "Ultrix 4.2A In-Kernel" | "386BSD In-Kernel" => {
             (None, "No equal: another kernel’s stack is not run today.")
@@ -46,7 +53,8 @@ fn today_of(system: &str) -> (Option<Stacks>, &'static str) {
             None,
             "No equal between hosts: sojourn-buffers shares its buffers with a peer on the same host, but with other hosts its calls copy, as read and write do.",
         ),
-    }
+    };
+    Counterpart { way, says }
 }
 
 /// Rows that the paper does not have. The last one is that of the summary.
@@ -117,7 +125,7 @@ fn lines(table: &Published, cells: &[Cell]) -> Vec<Line> {
         if machine != base.1 {
             base = (row, machine);
         }
-        let (way, says) = today_of(system);
+        let Counterpart { way, says } = today_of(system);
         lines.push(Line {
             name: format!("{system}, {machine}"),
             published: COLUMNS.map(|(column, ..)| table.number(row, column)).to_vec(),
@@ -156,7 +164,7 @@ pub(crate) fn placements(cells: &[Cell]) -> Section {
         says: says.to_owned(),
         base: 0,
     }));
-    let mut section = Section {
+    let section = Section {
         key: "decomposition2",
         title: "1993: protocols in kernel, server and library",
         paper: PAPER_2,
@@ -166,12 +174,10 @@ pub(crate) fn placements(cells: &[Cell]) -> Section {
         notes: notes(cells),
         ..Section::default()
     };
-    (section.answer, section.gist) = summary(&section);
-    section
+    section.summarised(summary)
 }
 
-/// Returns the result in a sentence and in a clause.
-fn summary(section: &Section) -> (String, String) {
+fn summary(section: &Section) -> Summary {
     let both = section.lines.len() - 1;
     let of = |line, side, measure| times(section.ratio_at(line, side, measure));
     let gist = format!(
@@ -201,7 +207,7 @@ fn summary(section: &Section) -> (String, String) {
         of(2, Side::Spinning, 1),
         of(2, Side::Published, 1),
     );
-    (answer, gist)
+    Summary { answer, gist }
 }
 
 /// Table 3.

@@ -155,13 +155,13 @@ impl Emulation {
             Err(error) => bail!("{error}"),
         };
         let mut admin = Admin::new(&sandbox.address())?;
-        let before = admin.moves()?.0;
+        let before = admin.moves()?.joins;
         let mut command = sandbox.command(sojourn_lab::Mode::Sojourn, self.guests.dynamic());
         let spin = if visit.waiting == Waiting::Spinning { "always" } else { "never" };
         command.env("SOJOURN_STRICT", "on").env("SOJOURN_SPIN", spin);
         command.env_remove("XDG_CONFIG_HOME").env("HOME", "/nonexistent");
         let ns = self.run(command, visit, false)?;
-        let moved = admin.moves()?.0 - before;
+        let moved = admin.moves()?.joins - before;
         ensure!(moved >= 2, "{moved} of two pipes moved");
         Ok(ns)
     }

@@ -1,7 +1,7 @@
 //! The cost of stubs: *Component Interfaces in a Microkernel-based System* (2000), table 1 and
 //! figure 5.
 
-use super::model::{Curve, Line, Measure, Section, Side, Today, Unit, times};
+use super::model::{Crossing, Curve, Line, Measure, Point, Section, Side, Today, Unit, times};
 use super::published::{FIDL_2000, read};
 use crate::idl::{self, Paper};
 use crate::os;
@@ -85,7 +85,9 @@ fn made(paper: &Paper, cycles_per_ns: f64) -> Section {
         lines,
         is_unwaited: true,
         curves: curves(paper),
-        crossing: paper.crossover.map(|size| (size as f64, CROSSING.to_owned())),
+        crossing: paper
+            .crossover
+            .map(|size| Crossing { bytes: size as f64, says: CROSSING.to_owned() }),
         ..Section::default()
     };
     section.answer = answer(&section, paper, rust);
@@ -102,7 +104,8 @@ const CROSSING: &str = "from there on referring was never slower than memcpy";
 fn curves(paper: &Paper) -> Vec<Curve> {
     let curve = |(row, name): (&str, &str)| {
         let cells = paper.calls.iter().filter(|cell| cell.style == row && cell.ns > 0.0);
-        let points: Vec<(f64, f64)> = cells.map(|cell| (cell.size as f64, cell.ns)).collect();
+        let points = cells.map(|cell| Point { bytes: cell.size as f64, ns: cell.ns });
+        let points: Vec<Point> = points.collect();
         (!points.is_empty()).then(|| Curve { name: name.to_owned(), points })
     };
     CURVES.into_iter().filter_map(curve).collect()

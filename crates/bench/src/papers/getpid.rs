@@ -1,7 +1,7 @@
 //! The null system call, emulated: *The Performance of µ-Kernel-Based Systems* (1997).
 
 use super::emulation::{CallPath, Emulation, Visit, Work};
-use super::model::{Line, Measure, Section, Side, Today, Unit, times};
+use super::model::{Line, Measure, Section, Side, Summary, Today, Unit, times};
 use super::progress::Progress;
 use super::published::{GETPID_1997, read};
 use super::turns::{Cell, Length, alternate, best, notes};
@@ -75,7 +75,7 @@ fn made(cells: &[Cell], cycles_per_ns: f64) -> Section {
             base: 0,
         }
     };
-    let mut section = Section {
+    let section = Section {
         key: "getpid",
         title: "L4 1997: the null system call, emulated",
         paper: "Härtig, Hohmuth, Liedtke, Schönberg, Wolter: The Performance of µ-Kernel-Based Systems (SOSP 1997), as quoted in lecture slides on the critique of microkernels.",
@@ -88,12 +88,10 @@ fn made(cells: &[Cell], cycles_per_ns: f64) -> Section {
         notes: notes(cells),
         ..Section::default()
     };
-    (section.answer, section.gist) = summary(&section);
-    section
+    section.summarised(summary)
 }
 
-/// Returns the result in a sentence and in a clause.
-fn summary(section: &Section) -> (String, String) {
+fn summary(section: &Section) -> Summary {
     let of = |line, side| times(section.ratio_at(line, side, 0));
     let gist = format!(
         "a system call answered by a server takes {} times the kernel’s spinning, {} sleeping (L4Linux {})",
@@ -114,7 +112,7 @@ fn summary(section: &Section) -> (String, String) {
         of(4, Side::Sleeping),
         of(4, Side::Published),
     );
-    (answer, gist)
+    Summary { answer, gist }
 }
 
 #[cfg(test)]

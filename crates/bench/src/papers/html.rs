@@ -82,8 +82,8 @@ fn drawn(section: &Section) -> String {
         );
     }
     if !section.curves.is_empty() {
-        let crossing = section.crossing.as_ref().map_or_else(String::new, |(size, what)| {
-            format!(" Dashed, {}: {}.", bytes(*size as usize), escape(what))
+        let crossing = section.crossing.as_ref().map_or_else(String::new, |crossing| {
+            format!(" Dashed, {}: {}.", bytes(crossing.bytes as usize), escape(&crossing.says))
         });
         let _ = write!(
             text,
@@ -146,9 +146,8 @@ fn rows(section: &Section, number: usize, line: &Line) -> String {
             begin = format!("<th rowspan=\"{count}\">{name}</th>");
             end = format!("<td class=\"says\" rowspan=\"{count}\">{says}</td>");
         }
-        let cells: String = (0..section.measures.len())
-            .map(|measure| cell(section, line, (side, measure)))
-            .collect();
+        let cells: String =
+            (0..section.measures.len()).map(|measure| cell(section, line, side, measure)).collect();
         let _ = writeln!(
             text,
             "<tr class=\"{}\">{begin}<td class=\"side\">{}</td>{cells}{end}</tr>",
@@ -163,7 +162,7 @@ fn title(section: &Section, side: Side) -> &'static str {
     if section.is_unwaited && side != Side::Published { "today" } else { side.title() }
 }
 
-fn cell(section: &Section, line: &Line, (side, measure): (Side, usize)) -> String {
+fn cell(section: &Section, line: &Line, side: Side, measure: usize) -> String {
     let Some(value) = line.figure(side, measure) else { return "<td>–</td>".into() };
     let shown = figure(&section.measures[measure], side, value);
     match section.ratio(line, side, measure) {

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::machine::Machine;
-use crate::papers::model::{Curve, Today};
+use crate::papers::model::{Crossing, Curve, Point, Today};
 
 const GOLDEN: &str = "src/papers/golden.html";
 
@@ -35,6 +35,9 @@ fn report() -> Report {
         notes: vec!["one row failed: no such file".into()],
         ..Section::default()
     };
+    let points = |ns: [f64; 2]| {
+        [16.0, 65536.0].into_iter().zip(ns).map(|(bytes, ns)| Point { bytes, ns }).collect()
+    };
     let stubs = Section {
         key: "fidl",
         title: "Stubs",
@@ -44,10 +47,10 @@ fn report() -> Report {
         measures: vec![Measure::new("call", "cycles", Unit::Cycles)],
         lines: vec![line("hand", [Some(161.0), None], None, "No equal.")],
         curves: vec![
-            Curve { name: "memcpy".into(), points: vec![(16.0, 100.0), (65536.0, 5000.0)] },
-            Curve { name: "reference".into(), points: vec![(16.0, 200.0), (65536.0, 3000.0)] },
+            Curve { name: "memcpy".into(), points: points([100.0, 5000.0]) },
+            Curve { name: "reference".into(), points: points([200.0, 3000.0]) },
         ],
-        crossing: Some((4096.0, "they cross".into())),
+        crossing: Some(Crossing { bytes: 4096.0, says: "they cross".into() }),
         ..Section::default()
     };
     let machine = Machine {

@@ -1,6 +1,6 @@
 //! A call between address spaces, compared with systems of the 1990s.
 
-use super::model::{Line, Measure, Section, Side, Today, Unit, times};
+use super::model::{Line, Measure, Section, Side, Summary, Today, Unit, times};
 use super::published::{IPC_1990S, read};
 use crate::ipc::measure::Cell;
 use crate::ipc::row::Mode;
@@ -80,7 +80,7 @@ fn made(cells: &[Cell], cycles_per_ns: f64) -> Section {
         says: says.to_owned(),
         base: own,
     }));
-    let mut section = Section {
+    let section = Section {
         key: "ipc",
         title: "L4: IPC between address spaces",
         paper: "lecture slides on the critique of microkernels (systems of the 1990s); base row L4 on a Pentium. Of today’s rows the base is Sojourn’s.",
@@ -93,12 +93,10 @@ fn made(cells: &[Cell], cycles_per_ns: f64) -> Section {
         notes: errors(cells),
         ..Section::default()
     };
-    (section.answer, section.gist) = summary(&section);
-    section
+    section.summarised(summary)
 }
 
-/// Returns the result in a sentence and in a clause.
-fn summary(section: &Section) -> (String, String) {
+fn summary(section: &Section) -> Summary {
     let own = section.lines.last().map_or(0, |line| line.base);
     let cycles = |side| section.lines[own].figure(side, 0).map_or("(not measured)".into(), whole);
     let gist = format!(
@@ -114,7 +112,7 @@ fn summary(section: &Section) -> (String, String) {
         times(section.ratio_at(own + 1, Side::Sleeping, 0)),
         times(section.ratio_at(own + 2, Side::Sleeping, 0)),
     );
-    (answer, gist)
+    Summary { answer, gist }
 }
 
 fn whole(value: f64) -> String {

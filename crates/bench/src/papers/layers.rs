@@ -159,7 +159,9 @@ fn pair(link: &Link, is_tcp: bool) -> Result<[Talk; 2]> {
 fn measure(
     programs: &mut Programs,
     link: &Link,
-    (is_tcp, size, count): (bool, usize, usize),
+    is_tcp: bool,
+    size: usize,
+    count: usize,
 ) -> Result<Session> {
     let [mut asking, mut answering] = pair(link, is_tcp)?;
     let own = asking.local()?;
@@ -199,18 +201,24 @@ fn measure(
 /// The measured sessions, by column, and the reasons for those that are missing.
 #[derive(Default)]
 struct Found {
-    sessions: Vec<(&'static str, Session)>,
+    sessions: Vec<ColumnSession>,
     notes: Vec<String>,
+}
+
+/// The measured session of a column.
+struct ColumnSession {
+    column: &'static str,
+    session: Session,
 }
 
 impl Found {
     fn of(&self, column: &str) -> Option<&Session> {
-        self.sessions.iter().find(|(name, _)| *name == column).map(|(_, session)| session)
+        self.sessions.iter().find(|one| one.column == column).map(|one| &one.session)
     }
 
     fn add(&mut self, column: &'static str, found: Result<Session>) {
         match found {
-            Ok(session) => self.sessions.push((column, session)),
+            Ok(session) => self.sessions.push(ColumnSession { column, session }),
             Err(error) => self.notes.push(format!("{}: {error:#}", column.replace('_', " "))),
         }
     }
@@ -221,7 +229,7 @@ impl Found {
         let (a, b) = (Host::new()?, Host::new()?);
         let link = Link::direct(&a, &b, 1500)?;
         for (column, is_tcp, size) in CASES {
-            self.add(column, measure(&mut programs, &link, (is_tcp, size, count)));
+            self.add(column, measure(&mut programs, &link, is_tcp, size, count));
         }
         if let Some(refusal) = programs.refusal() {
             let note = format!("not every layer’s border is stamped on this kernel: {refusal}");
@@ -355,7 +363,10 @@ mod tests {
 
     #[test]
     fn figures_stand_in_the_kernel_s_columns_and_borders_without_stamps_have_none() {
-        let found = Found { sessions: vec![("tcp_kern_1", session())], notes: vec!["x".into()] };
+        let found = Found {
+            sessions: vec![ColumnSession { column: "tcp_kern_1", session: session() }],
+            notes: vec!["x".into()],
+        };
         let section = of(&found);
         let at = section.measures.iter().position(|one| one.name == "tcp kern 1").unwrap();
         let today = |line: usize| section.lines[line].today.as_ref()?.sleeping[at];

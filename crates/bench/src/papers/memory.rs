@@ -16,7 +16,7 @@ use sojourn_memory::{Mcpi, Report, Totals};
 
 use self::case::{Case, Home, Work};
 use self::machine::{HOW_TO_GET, Machine};
-use super::model::{Line, Measure, Section, Side, Today, Unit, times};
+use super::model::{Line, Measure, Section, Side, Summary, Today, Unit, times};
 use super::progress::Progress;
 use super::published::{MEMORY_1993, Published, read};
 
@@ -69,7 +69,7 @@ pub(crate) fn section(quick: bool, progress: &Progress) -> Section {
     for (number, case) in cases.iter().enumerate() {
         progress.at(number as f64 / cases.len() as f64);
         match machine.run(*case) {
-            Ok(report) => found.push((*case, report)),
+            Ok(report) => found.push(CaseReport { case: *case, report }),
             Err(error) => notes.push(format!("{}: {error:#}", case.name())),
         }
     }
@@ -91,13 +91,19 @@ pub(crate) fn one(words: &[String]) -> Result<()> {
     }
 }
 
+/// The figures of a case.
+struct CaseReport {
+    case: Case,
+    report: Report,
+}
+
 /// Makes the section from its figures.
-fn made(found: &[(Case, Report)], notes: Vec<String>) -> Section {
+fn made(found: &[CaseReport], notes: Vec<String>) -> Section {
     let table = read(MEMORY_1993);
     let mut lines: Vec<Line> = (0..table.len()).map(|row| published(&table, row)).collect();
     let first = lines.len();
     for (number, case) in Case::all().enumerate() {
-        let report = found.iter().find(|(one, _)| *one == case).map(|(_, report)| report);
+        let report = found.iter().find(|one| one.case == case).map(|one| &one.report);
         lines.push(Line {
             name: format!("{}, {}", case.work.title(), case.home.word()),
             published: Vec::new(),
@@ -112,7 +118,7 @@ fn made(found: &[(Case, Report)], notes: Vec<String>) -> Section {
             base: first + number / Home::ALL.len() * Home::ALL.len(),
         });
     }
-    let mut section = Section {
+    let section = Section {
         key: "memory",
         title: "1993: memory systems",
         paper: "Chen, Bershad: The Impact of Operating System Structure on Memory System Performance (SOSP 1993), figure 2-1; DECstation 5000/200, seven of the thirteen workloads.",
@@ -122,8 +128,7 @@ fn made(found: &[(Case, Report)], notes: Vec<String>) -> Section {
         notes,
         ..Section::default()
     };
-    (section.answer, section.gist) = summary(&section);
-    section
+    section.summarised(summary)
 }
 
 fn published(table: &Published, row: usize) -> Line {
@@ -177,8 +182,7 @@ fn figures(report: &Report, operations: u32) -> Vec<Option<f64>> {
     all.map(Some).to_vec()
 }
 
-/// Returns the result in a sentence and in a clause.
-fn summary(section: &Section) -> (String, String) {
+fn summary(section: &Section) -> Summary {
     let of = |home: Home, measure: usize| {
         let name = format!("{}, {}", Work::Tcp.title(), home.word());
         let line = section.lines.iter().find(|line| line.name == name)?;
@@ -194,7 +198,8 @@ fn summary(section: &Section) -> (String, String) {
     };
     let share = |home| share(home).unwrap_or_else(|| "(not measured)".to_owned());
     if figure(Home::Kernel, CYCLES).is_none() {
-        return (format!("Not measured in this run. {HOW_TO_GET}"), String::new());
+        let answer = format!("Not measured in this run. {HOW_TO_GET}");
+        return Summary { answer, gist: String::new() };
     }
     let executed =
         |home| Some(figure(home, EXECUTED[0])? + figure(home, EXECUTED[1]).unwrap_or_default());
@@ -223,7 +228,7 @@ fn summary(section: &Section) -> (String, String) {
         ratio(Home::Server, CYCLES),
         times(published_ratio(section)),
     );
-    (answer, gist)
+    Summary { answer, gist }
 }
 
 /// Returns Mach's cycles per instruction as a ratio to Ultrix's, the median over the workloads.
@@ -261,9 +266,11 @@ mod tests {
 
     #[test]
     fn rows_compare_with_ultrix_or_with_the_kernel() {
-        let report = |cycles| Report { direct_mapped: totals(cycles), ..Report::default() };
-        let case = |home| Case { work: Work::Tcp, home };
-        let found = [(case(Home::Kernel), report(4000)), (case(Home::Server), report(6000))];
+        let of = |home, cycles| {
+            let report = Report { direct_mapped: totals(cycles), ..Report::default() };
+            CaseReport { case: Case { work: Work::Tcp, home }, report }
+        };
+        let found = [of(Home::Kernel, 4000), of(Home::Server, 6000)];
         let section = made(&found, Vec::new());
         assert_eq!(section.lines.len(), 14 + 12);
         let ratio = |name: &str, side| {

@@ -77,11 +77,48 @@ pub(crate) struct Line {
     pub(crate) base: usize,
 }
 
-/// A curve: pairs of bytes and nanoseconds.
+/// A point of a curve; in JSON a pair.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(into = "[f64; 2]")]
+pub(crate) struct Point {
+    pub(crate) bytes: f64,
+    pub(crate) ns: f64,
+}
+
+impl From<Point> for [f64; 2] {
+    fn from(point: Point) -> Self {
+        [point.bytes, point.ns]
+    }
+}
+
+/// A curve.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Curve {
     pub(crate) name: String,
-    pub(crate) points: Vec<(f64, f64)>,
+    pub(crate) points: Vec<Point>,
+}
+
+/// Where two curves cross; in JSON a pair.
+#[derive(Clone, Debug, Serialize)]
+#[serde(into = "(f64, String)")]
+pub(crate) struct Crossing {
+    pub(crate) bytes: f64,
+    /// A sentence on it.
+    pub(crate) says: String,
+}
+
+impl From<Crossing> for (f64, String) {
+    fn from(crossing: Crossing) -> Self {
+        (crossing.bytes, crossing.says)
+    }
+}
+
+/// The result of a run.
+pub(crate) struct Summary {
+    /// In a sentence.
+    pub(crate) answer: String,
+    /// In a clause.
+    pub(crate) gist: String,
 }
 
 /// A table of a paper.
@@ -102,12 +139,20 @@ pub(crate) struct Section {
     pub(crate) lines: Vec<Line>,
     /// Curves beside the table, by transferred bytes.
     pub(crate) curves: Vec<Curve>,
-    /// The size (bytes) at which two curves cross, and a sentence on it.
-    pub(crate) crossing: Option<(f64, String)>,
+    pub(crate) crossing: Option<Crossing>,
     /// Today's figures are of work without waiting; they are in `spinning`.
     pub(crate) is_unwaited: bool,
     /// Measurements that failed, with the reason.
     pub(crate) notes: Vec<String>,
+}
+
+impl Section {
+    /// Completes the section by what its figures say.
+    pub(crate) fn summarised(mut self, summary: fn(&Self) -> Summary) -> Self {
+        let Summary { answer, gist } = summary(&self);
+        (self.answer, self.gist) = (answer, gist);
+        self
+    }
 }
 
 /// One of a line's three rows of figures.
@@ -190,5 +235,13 @@ mod tests {
         assert_eq!(section.ratio_at(1, Side::Spinning, 0), None);
         assert_eq!(section.ratio_at(2, Side::Published, 0), None);
         assert_eq!(section.ratio_at(2, Side::Sleeping, 0), Some(0.125));
+    }
+
+    #[test]
+    fn points_and_crossings_are_pairs_in_json() {
+        let point = Point { bytes: 16.0, ns: 2.5 };
+        assert_eq!(serde_json::to_string(&point).unwrap(), "[16.0,2.5]");
+        let crossing = Crossing { bytes: 64.0, says: "so".into() };
+        assert_eq!(serde_json::to_string(&crossing).unwrap(), "[64.0,\"so\"]");
     }
 }

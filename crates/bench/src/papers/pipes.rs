@@ -1,7 +1,7 @@
 //! Seven pipes in one run: *µ-kernel meets Unix pipes* (1997), table 1.
 
 use super::emulation::{CallPath, Emulation, Visit, Work};
-use super::model::{Line, Measure, Section, Side, Today, Unit, times};
+use super::model::{Line, Measure, Section, Side, Summary, Today, Unit, times};
 use super::progress::Progress;
 use super::published::{PIPES_1997, read};
 use super::turns::{Cell, Length, alternate, best, notes, placements};
@@ -74,7 +74,7 @@ fn made(cells: &[Cell]) -> Section {
         says: SAYS[row].to_owned(),
         base: 0,
     };
-    let mut section = Section {
+    let section = Section {
         key: "pipes",
         title: "Pipes 1997: seven pipes",
         paper: "Härtig, Hohmuth, Schönberg, Wolter: µ-kernel meets Unix pipes (1997), table 1; 133 MHz Pentium.",
@@ -87,12 +87,10 @@ fn made(cells: &[Cell]) -> Section {
         notes: notes(cells),
         ..Section::default()
     };
-    (section.answer, section.gist) = summary(&section);
-    section
+    section.summarised(summary)
 }
 
-/// Returns the result in a sentence and in a clause.
-fn summary(section: &Section) -> (String, String) {
+fn summary(section: &Section) -> Summary {
     let of = |line, side, measure| times(section.ratio_at(line, side, measure));
     let gist = format!(
         "a pipe in user space has {} times the kernel’s latency spinning, {} sleeping (L4 {})",
@@ -117,7 +115,7 @@ fn summary(section: &Section) -> (String, String) {
         of(2, Side::Published, 0),
         of(1, Side::Published, 0),
     );
-    (answer, gist)
+    Summary { answer, gist }
 }
 
 #[cfg(test)]

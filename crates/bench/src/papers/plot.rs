@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use super::model::{Curve, Line, Section, Side};
+use super::model::{Curve, Line, Point, Section, Side};
 use crate::table::{bytes, duration};
 
 const WIDTH: f64 = 760.0;
@@ -65,21 +65,25 @@ fn short(value: f64) -> String {
     }
 }
 
+/// The ratio of one side's figure.
+struct SideRatio {
+    side: Side,
+    ratio: f64,
+}
+
 /// Draws the ratios of one measure: for each line a bar of each side, from 1.
 pub(crate) fn bars(section: &Section, measure: usize) -> String {
-    let of = |line: &Line| {
-        Side::ALL
-            .into_iter()
-            .filter_map(|side| Some((side, section.ratio(line, side, measure)?)))
-            .collect::<Vec<_>>()
+    let of = |line: &Line| -> Vec<SideRatio> {
+        let ratio = |side| Some(SideRatio { side, ratio: section.ratio(line, side, measure)? });
+        Side::ALL.into_iter().filter_map(ratio).collect()
     };
-    let rows: Vec<(&Line, Vec<(Side, f64)>)> = section
+    let rows: Vec<(&Line, Vec<SideRatio>)> = section
         .lines
         .iter()
         .map(|line| (line, of(line)))
         .filter(|(_, all)| !all.is_empty())
         .collect();
-    let values = || rows.iter().flat_map(|(_, all)| all.iter().map(|(_, ratio)| *ratio));
+    let values = || rows.iter().flat_map(|(_, all)| all.iter().map(|one| one.ratio));
     let most = values().fold(2.0, f64::max) * 1.1;
     let least = values().fold(0.8, f64::min) / 1.1;
     let scale = Scale { least, most, from: SCALE.0, to: SCALE.1 };
@@ -111,7 +115,7 @@ pub(crate) fn file(section: &Section, measure: usize) -> String {
     bars(section, measure).replacen("</title>\n", &style, 1)
 }
 
-fn row(line: &Line, all: &[(Side, f64)], y: f64, scale: &Scale) -> String {
+fn row(line: &Line, all: &[SideRatio], y: f64, scale: &Scale) -> String {
     let middle = y + all.len() as f64 * BAR / 2.0 + 4.0;
     // Names are cut to the room at the left of the scale.
     let mut name: String = line.name.chars().take(36).collect();
@@ -123,7 +127,7 @@ fn row(line: &Line, all: &[(Side, f64)], y: f64, scale: &Scale) -> String {
         SCALE.0 - 8.0,
         escape(&name)
     );
-    for (at, (side, ratio)) in all.iter().enumerate() {
+    for (at, SideRatio { side, ratio }) in all.iter().enumerate() {
         let (from, to) = (scale.at(ratio.min(1.0)), scale.at(ratio.max(1.0)));
         let top = y + at as f64 * BAR;
         let class = class(*side);
@@ -160,12 +164,12 @@ const PLANE: ((f64, f64), (f64, f64)) = ((70.0, 590.0), (20.0, 340.0));
 /// Draws nanoseconds by size.
 pub(crate) fn curves(section: &Section) -> String {
     let points = || section.curves.iter().flat_map(|curve| curve.points.iter());
-    let range = |pick: fn(&(f64, f64)) -> f64| {
+    let range = |pick: fn(&Point) -> f64| {
         let least = points().map(pick).fold(f64::INFINITY, f64::min);
         (least, points().map(pick).fold(least * 2.0, f64::max))
     };
     let ((left, right), (top, bottom)) = PLANE;
-    let ((x0, x1), (y0, y1)) = (range(|point| point.0), range(|point| point.1));
+    let ((x0, x1), (y0, y1)) = (range(|point| point.bytes), range(|point| point.ns));
     let x = Scale { least: x0, most: x1, from: left, to: right };
     let y = Scale { least: y0 / 1.2, most: y1 * 1.2, from: bottom, to: top };
     let mut text = open(CURVES, "Nanoseconds by bytes");
@@ -193,8 +197,8 @@ pub(crate) fn curves(section: &Section) -> String {
             );
         }
     }
-    if let Some((size, _)) = &section.crossing {
-        let at = x.at(*size);
+    if let Some(crossing) = &section.crossing {
+        let at = x.at(crossing.bytes);
         let _ = writeln!(text, "<path class=\"mark\" d=\"M{at:.1} {top} V{bottom}\"/>");
     }
     for (number, curve) in section.curves.iter().enumerate() {
@@ -205,8 +209,8 @@ pub(crate) fn curves(section: &Section) -> String {
 
 fn drawn(curve: &Curve, number: usize, x: &Scale, y: &Scale) -> String {
     let mut path = String::new();
-    for (at, (size, ns)) in curve.points.iter().enumerate() {
-        let end = (x.at(*size), y.at(*ns));
+    for (at, point) in curve.points.iter().enumerate() {
+        let end = (x.at(point.bytes), y.at(point.ns));
         let _ = write!(path, "{}{:.1} {:.1} ", if at == 0 { 'M' } else { 'L' }, end.0, end.1);
     }
     // Names are in a column of their own, because curves end close to one another.

@@ -10,8 +10,15 @@ const STEPS: f64 = 10.0;
 /// The progress bar. A part's weight is its expected time (about seconds).
 pub(crate) struct Progress {
     bar: ProgressBar,
-    /// The beginning and the weight of the current part.
-    part: Cell<(f64, f64)>,
+    /// The current part.
+    part: Cell<Part>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Part {
+    /// The weight of the parts before it.
+    start: f64,
+    weight: f64,
 }
 
 impl Progress {
@@ -25,20 +32,20 @@ impl Progress {
         {
             bar.set_style(style);
         }
-        Self { bar, part: Cell::new((0.0, 0.0)) }
+        Self { bar, part: Cell::default() }
     }
 
     /// Begins a part and ends the part before.
     pub(crate) fn begin(&self, name: &str, weight: f64) {
-        let (start, before) = self.part.get();
-        self.part.set((start + before, weight));
+        let before = self.part.get();
+        self.part.set(Part { start: before.start + before.weight, weight });
         self.bar.set_message(name.to_owned());
         self.at(0.0);
     }
 
     /// Sets the finished fraction of the current part, 0 to 1.
     pub(crate) fn at(&self, fraction: f64) {
-        let (start, weight) = self.part.get();
+        let Part { start, weight } = self.part.get();
         self.bar.set_position(((start + weight * fraction) * STEPS) as u64);
     }
 

@@ -1,6 +1,6 @@
 //! A UDP server in user space: *Networking Performance for Microkernels* (1992).
 
-use super::model::{Line, Measure, Section, Side, Today, Unit, times};
+use super::model::{Line, Measure, Section, Side, Summary, Today, Unit, times};
 use super::progress::Progress;
 use super::published::{UDP_1992, read};
 use super::unix::{Hosts, Mistake, UnixWay, Visit};
@@ -80,10 +80,17 @@ const HOW: &str = "UDP servers: the benchmark udp, round trips over the loopback
     (crates/bench/src/papers/unix). Spinning: nobody sleeps, and lets others go first; not for Unix \
     servers, of whose threads five and more would spin on a processor. Sleeping: everybody sleeps at once.";
 
+/// The figures of a visit.
+struct VisitTimes {
+    visit: Visit,
+    /// Nanoseconds of each round.
+    values: Vec<f64>,
+}
+
 /// The figures between two hosts.
 #[derive(Default)]
 struct Between {
-    cells: Vec<(Visit, Vec<f64>)>,
+    cells: Vec<VisitTimes>,
     notes: Vec<String>,
 }
 
@@ -99,12 +106,13 @@ impl Between {
             }
         };
         for way in UnixWay::ALL {
-            let visits = udp::SIZES.map(|bytes| (Visit { way, bytes, ms }, Vec::new()));
+            let visits = udp::SIZES
+                .map(|bytes| VisitTimes { visit: Visit { way, bytes, ms }, values: Vec::new() });
             found.cells.extend(visits);
         }
         let count = found.cells.len();
         for round in 0..rounds {
-            for (at, (visit, values)) in found.cells.iter_mut().enumerate() {
+            for (at, VisitTimes { visit, values }) in found.cells.iter_mut().enumerate() {
                 match hosts.measure(visit) {
                     Ok(ns) => values.push(ns),
                     Err(error) => {
@@ -124,7 +132,7 @@ impl Between {
 
     fn ns(&self, way: UnixWay, bytes: usize) -> Option<f64> {
         let fits = |visit: &Visit| (visit.way, visit.bytes) == (way, bytes);
-        let (_, values) = self.cells.iter().find(|(visit, _)| fits(visit))?;
+        let VisitTimes { values, .. } = self.cells.iter().find(|one| fits(&one.visit))?;
         (!values.is_empty()).then(|| median(values))
     }
 }
@@ -174,7 +182,7 @@ fn made(cells: &[Cell], between: &Between) -> Section {
         says: says.to_owned(),
         base: base(way),
     }));
-    let mut section = Section {
+    let section = Section {
         key: "udp1992",
         title: "1992: a UDP server",
         paper: "Maeda, Bershad: Networking Performance for Microkernels (WWOS 1992), tables 1 to 3; two DECstation 2100 on 10 Mb/s Ethernet.",
@@ -187,12 +195,10 @@ fn made(cells: &[Cell], between: &Between) -> Section {
         notes: between.notes.clone(),
         ..Section::default()
     };
-    (section.answer, section.gist) = summary(&section);
-    section
+    section.summarised(summary)
 }
 
-/// Returns the result in a sentence and in a clause.
-fn summary(section: &Section) -> (String, String) {
+fn summary(section: &Section) -> Summary {
     let one = ROWS.len();
     let of = |line, side| times(section.ratio_at(line, side, 0));
     let gist = format!(
@@ -223,7 +229,7 @@ fn summary(section: &Section) -> (String, String) {
         of(4, Side::Sleeping),
         of(4, Side::Published),
     );
-    (answer, gist)
+    Summary { answer, gist }
 }
 
 #[cfg(test)]
@@ -246,12 +252,12 @@ mod tests {
             cell(UdpStacks::TwoServers, Waiting::Sleeping, 25.0),
             cell(UdpStacks::UserToUser, Waiting::Sleeping, 20.0),
         ];
-        let visit = |way| Visit { way, bytes: 1, ms: 1 };
+        let times_of = |way, values| VisitTimes { visit: Visit { way, bytes: 1, ms: 1 }, values };
         let between = Between {
             cells: vec![
-                (visit(UnixWay::Kernel), vec![20.0]),
-                (visit(UnixWay::Ipc), vec![50.0, 60.0, 70.0]),
-                (visit(UnixWay::Mapped), vec![]),
+                times_of(UnixWay::Kernel, vec![20.0]),
+                times_of(UnixWay::Ipc, vec![50.0, 60.0, 70.0]),
+                times_of(UnixWay::Mapped, vec![]),
             ],
             notes: Vec::new(),
         };

@@ -179,8 +179,8 @@ impl Hosts {
         Ok(command)
     }
 
-    /// Starts the server of one end; returns it with its name.
-    fn serve(&self, end: End, visit: &Visit) -> Result<(Process, String)> {
+    /// Starts the server of one end.
+    fn serve(&self, end: End, visit: &Visit) -> Result<NamedServer> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("sojourn-bench-unix-{}-{number}", std::process::id());
@@ -192,7 +192,7 @@ impl Hosts {
             command.args([self.address(end, visit.way).to_string(), self.mac(end)]);
         }
         self.link.host(end).place(&mut command);
-        Ok((Process::start(command)?, name))
+        Ok(NamedServer { _process: Process::start(command)?, name })
     }
 
     /// Returns the nanoseconds of a round trip: the median of a visit's samples.
@@ -203,12 +203,19 @@ impl Hosts {
             UnixWay::Kernel => Vec::new(),
             _ => ends.iter().map(|end| self.serve(*end, visit)).collect::<Result<Vec<_>>>()?,
         };
-        let name = |at: usize| servers.get(at).map(|(_, name)| name.as_str());
+        let name = |at: usize| servers.get(at).map(|server| server.name.as_str());
         let _answers = Process::start(self.guest(End::B, visit, name(1))?)?;
         let mut asks = self.guest(End::A, visit, name(0))?;
         process::prepare_child(&mut asks, None);
         parse(&Running::start(asks)?.finish(LIMIT)?.success("the round trips")?)
     }
+}
+
+/// A server of one end.
+struct NamedServer {
+    _process: Process,
+    /// The name under which it serves.
+    name: String,
 }
 
 fn other(end: End) -> End {
@@ -237,9 +244,9 @@ pub(crate) fn serve(words: &[String]) -> Result<()> {
         "wired" => Some(Mistake::WiredThreads),
         _ => None,
     };
-    let (device, _driver) = open(interface, device)?;
+    let Device { interface: device, _driver } = open(interface, device)?;
     let places = [place(ip, mac)?, place(peer_ip, peer_mac)?];
-    server::serve(name, (device, places), mistake, || {
+    server::serve(name, device, places, mistake, || {
         println!("ready");
         Ok(std::io::stdout().flush()?)
     })
@@ -253,15 +260,22 @@ fn mac_of(text: &str) -> Option<MacAddress> {
     Some(MacAddress(bytes))
 }
 
-/// Opens the device, with the driver's process if it has one.
-fn open(name: &str, device: &str) -> Result<(Box<dyn Interface + Send>, Option<Process>)> {
+/// A device that is open.
+struct Device {
+    interface: Box<dyn Interface + Send>,
+    /// The driver's process, if it has one.
+    _driver: Option<Process>,
+}
+
+fn open(name: &str, device: &str) -> Result<Device> {
     let options = PacketOptions::default();
-    match device {
-        "call" => return Ok((Box::new(Message::open(name, &options)?), None)),
-        "mapped" => {
-            return Ok((Box::new(Ring::open(name, &options, RingLayout::default())?), None));
-        }
-        _ => {}
+    let own: Option<Box<dyn Interface + Send>> = match device {
+        "call" => Some(Box::new(Message::open(name, &options)?)),
+        "mapped" => Some(Box::new(Ring::open(name, &options, RingLayout::default())?)),
+        _ => None,
+    };
+    if let Some(interface) = own {
+        return Ok(Device { interface, _driver: None });
     }
     let [control, theirs] = sojourn_driver::control()?;
     let mut command = Command::new(Built::without_check()?.path(sojourn_driver::PROGRAM));
@@ -273,7 +287,8 @@ fn open(name: &str, device: &str) -> Result<(Box<dyn Interface + Send>, Option<P
     packet::bind(packets.as_fd(), packet::index_of(packets.as_fd(), name)?)?;
     let client = sojourn_driver::hand(&control, &packets)?;
     let address = sojourn_driver::Address::Descriptor(client);
-    Ok((Box::new(DriverInterface::connect(address, Wait::Park)?), Some(driver)))
+    let interface = Box::new(DriverInterface::connect(address, Wait::Park)?);
+    Ok(Device { interface, _driver: Some(driver) })
 }
 
 #[cfg(test)]

@@ -251,14 +251,23 @@ fn kernel_socket(trial: &Trial) -> Result<UdpSocket> {
     Ok(socket)
 }
 
-fn kernel_receives(socket: &UdpSocket, buffer: &mut [u8]) -> Result<(usize, SocketAddr)> {
+/// A datagram in a buffer.
+struct Received {
+    len: usize,
+    from: SocketAddr,
+}
+
+fn kernel_receives(socket: &UdpSocket, buffer: &mut [u8]) -> Result<Received> {
     loop {
         match socket.recv_from(buffer) {
             // Yields, as the server's clients do: both ends may share the processor.
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                 std::thread::yield_now()
             }
-            received => return Ok(received?),
+            received => {
+                let (len, from) = received?;
+                return Ok(Received { len, from });
+            }
         }
     }
 }
@@ -268,7 +277,7 @@ fn kernel_answers(trial: &Trial, said: &UnixStream) -> Result<()> {
     say(said, socket.local_addr()?.port().into())?;
     let mut buffer = [0; 2048];
     loop {
-        let (len, from) = kernel_receives(&socket, &mut buffer)?;
+        let Received { len, from } = kernel_receives(&socket, &mut buffer)?;
         socket.send_to(&buffer[..len], from)?;
     }
 }

@@ -14,7 +14,7 @@ use sojourn_filter::Key;
 use sojourn_netif::Direction;
 use sojourn_session::{HomeT, SessionInfoT};
 use sojourn_wire::{FlowKey, Protocol};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
@@ -60,12 +60,20 @@ struct ServerSession {
 struct TrackedSession {
     /// The number of the last snapshot that has the session.
     seen: u64,
-    /// The session's interfaces; empty if they are not known.
-    interfaces: Vec<(u32, String)>,
+    /// The names of the session's interfaces, by index; empty if they are not known.
+    interfaces: BTreeMap<u32, String>,
     /// The same session in the list of the server, if the server has it.
     at_server: Option<ServerSession>,
     /// The number of snapshots in which the server did not know the session.
     nameless: u32,
+}
+
+/// The place of a frame in a session.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Belonging<'s> {
+    pub(super) direction: Direction,
+    /// The session's label.
+    pub(super) label: &'s str,
 }
 
 /// Sessions, as of the last snapshot.
@@ -125,7 +133,7 @@ impl Sessions {
             self.wanted.wants(key, known.at_server.as_ref())
         };
         let known = self.known.iter().filter(wanted);
-        known.flat_map(|(_, known)| known.interfaces.iter().map(|(_, name)| name.clone())).collect()
+        known.flat_map(|(_, known)| known.interfaces.values().cloned()).collect()
     }
 
     /// Returns the number of sessions of which a frame was captured.
@@ -144,7 +152,7 @@ impl Sessions {
             let away = sojourn_filter::away().context("cannot look which sessions are away")?;
             for session in away {
                 let known = self.find(session.key);
-                known.interfaces.push((session.index, session.interface));
+                known.interfaces.insert(session.index, session.interface);
             }
         }
         let is_nameless =
@@ -160,7 +168,8 @@ impl Sessions {
     /// Returns the entry of a session that this snapshot has.
     fn find(&mut self, key: Key) -> &mut TrackedSession {
         let looks = self.looks;
-        let new = TrackedSession { seen: 0, interfaces: Vec::new(), at_server: None, nameless: 0 };
+        let new =
+            TrackedSession { seen: 0, interfaces: BTreeMap::new(), at_server: None, nameless: 0 };
         let known = self.known.entry(key).or_insert(new);
         if known.seen != looks {
             known.seen = looks;
@@ -200,12 +209,8 @@ impl Sessions {
         }
     }
 
-    /// Returns a frame's direction and its session's label, if a selected session has the flow.
-    pub(super) fn session_of(
-        &mut self,
-        interface: u32,
-        flow: &FlowKey,
-    ) -> Option<(Direction, &str)> {
+    /// Returns the place of a frame in its session, if a selected session has the flow.
+    pub(super) fn session_of(&mut self, interface: u32, flow: &FlowKey) -> Option<Belonging<'_>> {
         let directions =
             [(Direction::Out, flow.source, flow.target), (Direction::In, flow.target, flow.source)];
         let (key, direction) = directions.into_iter().find_map(|(direction, local, remote)| {
@@ -213,15 +218,15 @@ impl Sessions {
             [Some(Some(remote)), unconnected].into_iter().flatten().find_map(|remote| {
                 let key = Key::new(flow.protocol, local, remote).ok()?;
                 let known = self.known.get(&key)?;
-                let is_there = known.interfaces.is_empty()
-                    || known.interfaces.iter().any(|(index, _)| *index == interface);
+                let is_there =
+                    known.interfaces.is_empty() || known.interfaces.contains_key(&interface);
                 let is_wanted = self.wanted.wants(&key, known.at_server.as_ref());
                 (is_there && is_wanted).then_some((key, direction))
             })
         })?;
         self.captured.insert(key);
         let session = self.known.get(&key)?.at_server.as_ref();
-        Some((direction, session.map_or("", |session| session.label.as_str())))
+        Some(Belonging { direction, label: session.map_or("", |session| session.label.as_str()) })
     }
 }
 
@@ -270,11 +275,12 @@ mod tests {
     #[test]
     fn frames_are_told_by_session_interface_and_direction() {
         let mut sessions = sessions(ALL);
-        sessions.find(key()).interfaces.push((3, "eth0".into()));
+        sessions.find(key()).interfaces.insert(3, "eth0".into());
         let (source, target) = (key().local(), key().remote().unwrap());
         let flow = FlowKey { protocol: Protocol::Tcp, source, target };
-        assert_eq!(sessions.session_of(3, &flow), Some((Direction::Out, "")));
-        assert_eq!(sessions.session_of(3, &flow.reversed()), Some((Direction::In, "")));
+        let found = |direction| Some(Belonging { direction, label: "" });
+        assert_eq!(sessions.session_of(3, &flow), found(Direction::Out));
+        assert_eq!(sessions.session_of(3, &flow.reversed()), found(Direction::In));
         assert_eq!(sessions.session_of(4, &flow), None);
         assert_eq!(sessions.session_of(3, &FlowKey { protocol: Protocol::Udp, ..flow }), None);
         let other = FlowKey { target: "10.0.0.2:998".parse().unwrap(), ..flow };

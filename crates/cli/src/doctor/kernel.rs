@@ -7,10 +7,17 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::thread::{ClockId, futex};
 
+/// A release of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Version {
+    major: u32,
+    minor: u32,
+}
+
 /// The first release with all features that Sojourn uses.
-const WHOLE: (u32, u32) = (5, 16);
+const WHOLE: Version = Version { major: 5, minor: 16 };
 /// The first release with `pidfd_open`, without which nothing works.
-const LEAST: (u32, u32) = (5, 6);
+const LEAST: Version = Version { major: 5, minor: 6 };
 
 pub(super) fn release() -> Item {
     let name = rustix::system::uname();
@@ -27,9 +34,9 @@ pub(super) fn release() -> Item {
     }
 }
 
-fn version_of(release: &str) -> Option<(u32, u32)> {
+fn version_of(release: &str) -> Option<Version> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
-    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+    Some(Version { major: numbers.next()?.ok()?, minor: numbers.next()?.ok()? })
 }
 
 /// Checks futex_waitv(2). A kernel that has the call refuses an empty list.
@@ -54,7 +61,7 @@ pub(super) fn futex_waitv() -> Item {
 
 /// Returns true if a seccomp filter refuses a call that kernels have since `since`. Filters of
 /// containers return EPERM, or ENOSYS as a kernel without the call does.
-fn is_filtered(error: Errno, since: (u32, u32)) -> bool {
+fn is_filtered(error: Errno, since: Version) -> bool {
     let name = rustix::system::uname();
     let version = version_of(&name.release().to_string_lossy());
     match error {
@@ -188,8 +195,8 @@ mod tests {
 
     #[test]
     fn releases_are_compared_as_numbers() {
-        assert_eq!(version_of("6.18.44-fc"), Some((6, 18)));
-        assert_eq!(version_of("5.6-rc1"), Some((5, 6)));
+        assert_eq!(version_of("6.18.44-fc"), Some(Version { major: 6, minor: 18 }));
+        assert_eq!(version_of("5.6-rc1"), Some(LEAST));
         assert_eq!(version_of("what"), None);
     }
 

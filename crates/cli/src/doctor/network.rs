@@ -12,7 +12,7 @@ use crate::sessions::PROC;
 use rustix::fd::AsRawFd as _;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::thread::CapabilitySet;
-use sojourn_filter::{PACKAGE, features};
+use sojourn_filter::{Failed, PACKAGE, features};
 use std::{fs, io};
 
 /// The capabilities of a carrier, with their names.
@@ -27,8 +27,15 @@ const KEEPER: &str = "sojourn-keeper";
 const CARRIER: &str = "sojourn-carrier";
 const STAYS: &str = "sessions with other hosts stay in the kernel";
 
-/// Runs all checks. The list of attached programs is `None` if this user may not read it.
-pub(super) fn items(server_args: &ServerArgs) -> (Vec<Item>, Option<Vec<Attached>>) {
+/// The results of the checks.
+pub(super) struct NetworkFindings {
+    pub(super) items: Vec<Item>,
+    /// Sojourn's programs in the kernel; `None` if this user may not read the list.
+    pub(super) attached: Option<Vec<Attached>>,
+}
+
+/// Runs all checks.
+pub(super) fn findings(server_args: &ServerArgs) -> NetworkFindings {
     let server = Client::connect(server_args).ok().map(|client| client.pid).filter(|pid| *pid != 0);
     let carrying = server.filter(|pid| is_asked_to_carry(*pid));
     let mut items = vec![carrier(server, carrying)];
@@ -42,11 +49,11 @@ pub(super) fn items(server_args: &ServerArgs) -> (Vec<Item>, Option<Vec<Attached
     items.push(filter());
     items.push(keeper(server, keepers(PROC)));
     // The list is read before the other checks, because these attach programs for a moment.
-    let (item, attached) = attached_now();
+    let attached = attached::list();
     let is_tried = RIGHTS.iter().all(|(right, _)| own.contains(*right));
     items.extend(if is_tried { kernel() } else { vec![untried()] });
-    items.push(item);
-    (items, attached)
+    items.push(attached_programs(attached.as_deref()));
+    NetworkFindings { items, attached: attached.ok() }
 }
 
 /// Returns true if the server was started with `--network`.
@@ -244,10 +251,10 @@ fn repair() -> io::Result<()> {
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Lists Sojourn's programs in the kernel, and checks that each is held by a process.
-fn attached_now() -> (Item, Option<Vec<Attached>>) {
+/// Checks that each of Sojourn's programs in the kernel is held by a process.
+fn attached_programs(attached: Result<&[Attached], &Failed>) -> Item {
     const NAME: &str = "attached";
-    let attached = match attached::list() {
+    let attached = match attached {
         Ok(attached) => attached,
         Err(error) => {
             let found = match error.source.kind() {
@@ -255,11 +262,11 @@ fn attached_now() -> (Item, Option<Vec<Attached>>) {
                 _ => format!("cannot be seen: {error}"),
             };
             let advice = "sudo sojourn doctor".into();
-            return (Item { advice, ..Item::ok(NAME, found) }, None);
+            return Item { advice, ..Item::ok(NAME, found) };
         }
     };
     let left: Vec<_> = attached.iter().filter(|one| one.is_left_over).collect();
-    let item = match (left.first(), attached.len()) {
+    match (left.first(), attached.len()) {
         (Some(one), _) => Item::limited(
             NAME,
             format!("{} programs are left over from a server that was killed", left.len()),
@@ -270,8 +277,7 @@ fn attached_now() -> (Item, Option<Vec<Attached>>) {
         ),
         (None, 0) => Item::ok(NAME, "nothing"),
         (None, count) => Item::ok(NAME, format!("programs and ports: {count}, listed below")),
-    };
-    (item, Some(attached))
+    }
 }
 
 #[cfg(test)]

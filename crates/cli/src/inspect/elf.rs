@@ -123,7 +123,7 @@ impl Elf {
             }
         }
         elf.is_program |= is_position_independent_program(&dynamic);
-        if let Some((offset, len)) = names_of(&dynamic, &table) {
+        if let Some(FilePart { offset, len }) = names_of(&dynamic, &table) {
             let mut names = vec![0; usize::try_from(len).unwrap_or(0)];
             // Names that cannot be read are no obstacle here: the dynamic loader reports them.
             if bytes(offset, &mut names).is_ok() {
@@ -134,8 +134,14 @@ impl Elf {
     }
 }
 
-/// Returns offset and length in the file of the dynamic symbols' and libraries' names.
-fn names_of(dynamic: &[u8], table: &[u8]) -> Option<(u64, u64)> {
+/// A part of the file.
+struct FilePart {
+    offset: u64,
+    len: u64,
+}
+
+/// Returns the part of the file that has the dynamic symbols' and libraries' names.
+fn names_of(dynamic: &[u8], table: &[u8]) -> Option<FilePart> {
     const ENTRY: usize = 16;
     let entry = |tag: u64| {
         let mut all = dynamic.chunks_exact(ENTRY);
@@ -147,7 +153,8 @@ fn names_of(dynamic: &[u8], table: &[u8]) -> Option<(u64, u64)> {
         let (offset, address, length) =
             (u64_at(segment, 8), u64_at(segment, 16), u64_at(segment, 32));
         let inside = at.checked_sub(address).filter(|inside| *inside < length)?;
-        (u32_at(segment, 0) == SEGMENT_LOAD).then(|| Some((offset.checked_add(inside)?, len)))?
+        let part = || Some(FilePart { offset: offset.checked_add(inside)?, len });
+        (u32_at(segment, 0) == SEGMENT_LOAD).then(part)?
     })
 }
 

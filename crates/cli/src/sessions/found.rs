@@ -25,6 +25,21 @@ enum Peer {
     Anybody,
 }
 
+/// The two ends of an object, as a row has them.
+struct Ends {
+    kind: KindT,
+    from: String,
+    to: String,
+    /// `None` if it is not connected.
+    peer: Option<Peer>,
+}
+
+/// The other end of a Unix socket.
+struct UnixPeer {
+    name: String,
+    peer: Peer,
+}
+
 /// The data from `/proc` and `sock_diag`.
 struct View<'a> {
     observer: &'a Observer,
@@ -65,31 +80,7 @@ pub(super) fn find(proc: &Path, all: bool, observer: &Observer) -> Vec<Row> {
 impl View<'_> {
     fn row(&self, index: usize, object: Object, all: bool) -> Option<Row> {
         let process = &self.processes[index];
-        let tables = self.tables.get(&process.network)?;
-        let (kind, from, to, peer) = match object {
-            Object::Socket(inode) => {
-                if let Some(tcp) = tables.tcp.get(&inode) {
-                    let peer = tcp.is_established.then(|| self.tcp_peer(tables, tcp));
-                    (KindT::Tcp, tcp.local.to_string(), tcp.remote.to_string(), peer)
-                } else if let Some(udp) = tables.udp.get(&inode) {
-                    let to = udp.remote.map_or_else(|| "*".into(), |remote| remote.to_string());
-                    (KindT::Udp, udp.local.to_string(), to, Some(udp_peer(udp)))
-                } else {
-                    let unix = tables.unix.get(&inode)?;
-                    let (to, peer) = self.unix_peer(tables, inode);
-                    let peer = unix.is_connected.then_some(peer);
-                    (KindT::Unix, unix_name(unix, inode), to, peer)
-                }
-            }
-            Object::Pipe { inode, writes } => {
-                let other = Object::Pipe { inode, writes: !writes };
-                self.pipe(format!("pipe:[{inode}]"), other)
-            }
-            Object::Fifo { inode, writes } => {
-                let other = Object::Fifo { inode, writes: !writes };
-                self.pipe(format!("fifo:[{inode}]"), other)
-            }
-        };
+        let Ends { kind, from, to, peer } = self.ends(process, object)?;
         let reason = match &peer {
             Some(_) if !self.is_allowed(index, object, kind) => ReasonT::Policy,
             Some(peer) => self.reason(index, object, peer),
@@ -123,9 +114,41 @@ impl View<'_> {
         })
     }
 
+    /// Returns the ends of a process's object.
+    fn ends(&self, process: &Process, object: Object) -> Option<Ends> {
+        let tables = self.tables.get(&process.network)?;
+        Some(match object {
+            Object::Socket(inode) => {
+                if let Some(tcp) = tables.tcp.get(&inode) {
+                    let peer = tcp.is_established.then(|| self.tcp_peer(tables, tcp));
+                    let (from, to) = (tcp.local.to_string(), tcp.remote.to_string());
+                    Ends { kind: KindT::Tcp, from, to, peer }
+                } else if let Some(udp) = tables.udp.get(&inode) {
+                    let to = udp.remote.map_or_else(|| "*".into(), |remote| remote.to_string());
+                    let peer = Some(udp_peer(udp));
+                    Ends { kind: KindT::Udp, from: udp.local.to_string(), to, peer }
+                } else {
+                    let unix = tables.unix.get(&inode)?;
+                    let UnixPeer { name: to, peer } = self.unix_peer(tables, inode);
+                    let peer = unix.is_connected.then_some(peer);
+                    Ends { kind: KindT::Unix, from: unix_name(unix, inode), to, peer }
+                }
+            }
+            Object::Pipe { inode, writes } => {
+                let other = Object::Pipe { inode, writes: !writes };
+                self.pipe(format!("pipe:[{inode}]"), other)
+            }
+            Object::Fifo { inode, writes } => {
+                let other = Object::Fifo { inode, writes: !writes };
+                self.pipe(format!("fifo:[{inode}]"), other)
+            }
+        })
+    }
+
     /// A pipe of that name with that other end.
-    fn pipe(&self, name: String, other: Object) -> (KindT, String, String, Option<Peer>) {
-        (KindT::Pipe, name.clone(), name, Some(Peer::Holders(self.held(other))))
+    fn pipe(&self, name: String, other: Object) -> Ends {
+        let peer = Some(Peer::Holders(self.held(other)));
+        Ends { kind: KindT::Pipe, from: name.clone(), to: name, peer }
     }
 
     fn held(&self, object: Object) -> Vec<usize> {
@@ -140,16 +163,16 @@ impl View<'_> {
         }
     }
 
-    /// Returns the other end's name and holders, which are unknown without `sock_diag`.
-    fn unix_peer(&self, tables: &Tables, inode: u64) -> (String, Peer) {
+    /// Returns the other end, which is unknown without `sock_diag`.
+    fn unix_peer(&self, tables: &Tables, inode: u64) -> UnixPeer {
         let Some(peer) = self.unix_peers.get(&inode) else {
-            return ("-".into(), Peer::Holders(Vec::new()));
+            return UnixPeer { name: "-".into(), peer: Peer::Holders(Vec::new()) };
         };
         let name = match tables.unix.get(peer) {
             Some(unix) => unix_name(unix, *peer),
             None => format!("socket:[{peer}]"),
         };
-        (name, Peer::Holders(self.held(Object::Socket(*peer))))
+        UnixPeer { name, peer: Peer::Holders(self.held(Object::Socket(*peer))) }
     }
 
     /// Returns true if the program's configuration lets the session move.

@@ -122,7 +122,7 @@ fn note_losses(all: &mut [Process]) {
 
 fn process(proc: &Path, pid: u32) -> Option<Process> {
     let directory = proc.join(pid.to_string());
-    let (objects, errors) = objects(&directory)?;
+    let Held { objects, errors } = held(&directory)?;
     let maps = fs::read(directory.join("maps")).unwrap_or_default();
     let maps = String::from_utf8_lossy(&maps);
     let has_library = maps.lines().any(|line| is_library(line) || is_loader(line));
@@ -256,9 +256,16 @@ fn is_mapping_of(line: &str, name: &str) -> bool {
     line.strip_suffix(name).is_some_and(|folder| folder.ends_with('/'))
 }
 
-/// Returns the objects of a process, each once and in order, and the object that only standard
-/// error has.
-fn objects(directory: &Path) -> Option<(Vec<Object>, Option<Object>)> {
+/// The objects of a process.
+struct Held {
+    /// Each once and in order.
+    objects: Vec<Object>,
+    /// The object that only standard error has.
+    errors: Option<Object>,
+}
+
+/// Returns the objects of a process.
+fn held(directory: &Path) -> Option<Held> {
     let (mut objects, mut errors) = (Vec::new(), None);
     let mounts = fs::read_to_string(directory.join("mountinfo")).unwrap_or_default();
     let mounts = remote_mounts(&mounts);
@@ -287,7 +294,7 @@ fn objects(directory: &Path) -> Option<(Vec<Object>, Option<Object>)> {
     objects.extend(errors);
     objects.sort_unstable();
     objects.dedup();
-    Some((objects, errors))
+    Some(Held { objects, errors })
 }
 
 /// The inode of a descriptor's file, if that is a FIFO. No file system is asked that might not

@@ -85,6 +85,15 @@ impl std::fmt::Display for Datagrams {
     }
 }
 
+/// An end, in the server's list or from `/proc`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct EndKey {
+    pid: u32,
+    kind: &'static str,
+    from: String,
+    to: String,
+}
+
 impl Row {
     /// Returns true for TCP and UDP, whose addresses name a session.
     pub(crate) fn is_of_hosts(&self) -> bool {
@@ -108,9 +117,9 @@ impl Row {
 
     /// Returns a key that is equal for an end in the server's list and the same end from `/proc`.
     /// `is_elsewhere`: the server's process numbers are not this name space's.
-    pub(super) fn key(&self, is_elsewhere: bool) -> (u32, &'static str, String, String) {
+    pub(super) fn key(&self, is_elsewhere: bool) -> EndKey {
         let pid = if is_elsewhere { 0 } else { self.pid };
-        (pid, self.kind, self.from.clone(), self.to.clone())
+        EndKey { pid, kind: self.kind, from: self.from.clone(), to: self.to.clone() }
     }
 
     /// Completes a row of the server's with the same end's row from `/proc`.

@@ -13,12 +13,26 @@ use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// The identity of a server's socket: device and inode of a file, or an abstract name with its
-/// network name space.
+/// The identity of a server's socket.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Socket {
-    File(u64, u64),
-    Name(String, String),
+    File {
+        device: u64,
+        inode: u64,
+    },
+    /// An abstract name in a network name space.
+    Name {
+        name: String,
+        network: String,
+    },
+}
+
+/// An attempt to reach a server.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Attempt {
+    socket: Socket,
+    /// The user whose program it is for.
+    uid: u32,
 }
 
 /// The result of a program's search.
@@ -32,9 +46,9 @@ pub(super) enum ServerLookup {
     Unknown,
 }
 
-/// The results of earlier attempts, by socket and user.
+/// The results of earlier attempts.
 #[derive(Debug, Default)]
-pub(super) struct ProbedServers(RefCell<HashMap<(Socket, u32), bool>>);
+pub(super) struct ProbedServers(RefCell<HashMap<Attempt, bool>>);
 
 impl ProbedServers {
     /// Returns the result of the search of `process`.
@@ -49,11 +63,8 @@ impl ProbedServers {
             if own.to_string_lossy() != process.network {
                 return ServerLookup::Unknown;
             }
-            return self.ask(
-                Socket::Name(server.into(), process.network.clone()),
-                server.into(),
-                process,
-            );
+            let socket = Socket::Name { name: server.into(), network: process.network.clone() };
+            return self.ask(socket, server.into(), process);
         }
         let Some(socket_path) = socket_path(&directory, server, process) else {
             return ServerLookup::Nothing;
@@ -62,7 +73,7 @@ impl ProbedServers {
         else {
             return ServerLookup::Nothing;
         };
-        self.ask(Socket::File(found.dev(), found.ino()), text.into(), process)
+        self.ask(Socket::File { device: found.dev(), inode: found.ino() }, text.into(), process)
     }
 
     fn ask(&self, socket: Socket, address: String, process: &Process) -> ServerLookup {
@@ -70,11 +81,11 @@ impl ProbedServers {
             // The path through `/proc/PID/root` is longer than a socket's address may be.
             return ServerLookup::Unknown;
         }
-        let key = (socket.clone(), process.uid);
-        let known = self.0.borrow().get(&key).copied();
+        let attempt = Attempt { socket: socket.clone(), uid: process.uid };
+        let known = self.0.borrow().get(&attempt).copied();
         let answers =
             known.unwrap_or_else(|| as_user(process, || answers_to(&address, process.uid).is_ok()));
-        self.0.borrow_mut().insert(key, answers);
+        self.0.borrow_mut().insert(attempt, answers);
         if answers { ServerLookup::Server(socket) } else { ServerLookup::Nothing }
     }
 }

@@ -20,10 +20,16 @@ struct Served {
     pid: Option<u32>,
     /// The server runs as root, or serves all users: it can enter other network name spaces.
     looks_elsewhere: bool,
-    /// The server's name spaces, with the depth of its process name space; `None` if this user may
-    /// not read them.
+    /// The server's name spaces; `None` if this user may not read them.
     network: Option<String>,
-    processes: Option<(String, usize)>,
+    processes: Option<ProcessSpace>,
+}
+
+/// A process name space.
+#[derive(Debug)]
+struct ProcessSpace {
+    name: String,
+    depth: usize,
 }
 
 /// The inputs that the reasons are derived from.
@@ -52,7 +58,9 @@ impl Observer {
             let looks_elsewhere = client.uid == 0 || is_systems(&client.address);
             // Process 1 is the parent of other processes than the server's, too.
             let pid = Some(client.pid).filter(|pid| *pid > 1);
-            Served { pid, looks_elsewhere, network: name("net"), processes: name("pid").zip(depth) }
+            let processes =
+                name("pid").zip(depth).map(|(name, depth)| ProcessSpace { name, depth });
+            Served { pid, looks_elsewhere, network: name("net"), processes }
         });
         Self {
             proc: proc.into(),
@@ -124,7 +132,7 @@ impl Observer {
         if is_elsewhere && !server.looks_elsewhere && !process.network.is_empty() {
             return true;
         }
-        server.processes.as_ref().is_some_and(|(own, depth)| {
+        server.processes.as_ref().is_some_and(|ProcessSpace { name: own, depth }| {
             // A server sees its own process name space and those nested in it. A process with only
             // one number is in this process's name space.
             let is_within = *own == process.processes || process.depth > *depth || *depth <= 1;

@@ -39,6 +39,19 @@ pub(super) struct Unix {
     pub(super) is_connected: bool,
 }
 
+/// The addresses of a connection's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Addresses {
+    local: SocketAddr,
+    remote: SocketAddr,
+}
+
+/// A line of a table.
+struct Line<S> {
+    inode: u64,
+    socket: S,
+}
+
 /// The sockets of one network name space, by inode.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tables {
@@ -46,7 +59,7 @@ pub(super) struct Tables {
     pub(super) udp: HashMap<u64, Udp>,
     pub(super) unix: HashMap<u64, Unix>,
     /// The inodes of established TCP sockets, by local and remote address.
-    by_addresses: HashMap<(SocketAddr, SocketAddr), u64>,
+    by_addresses: HashMap<Addresses, u64>,
 }
 
 impl Tables {
@@ -62,29 +75,32 @@ impl Tables {
     }
 
     fn parse(tcp: [&str; 2], udp: [&str; 2], unix: &str) -> Self {
-        let lines = |texts: [&str; 2]| -> Vec<(u64, Tcp)> {
+        let lines = |texts: [&str; 2]| -> Vec<Line<Tcp>> {
             let lines = texts.into_iter().flat_map(|text| text.lines().skip(1));
             lines.filter_map(internet_line).collect()
         };
-        let tcp: HashMap<u64, Tcp> = lines(tcp).into_iter().collect();
+        let tcp: HashMap<u64, Tcp> =
+            lines(tcp).into_iter().map(|line| (line.inode, line.socket)).collect();
         // UDP's table has the format of TCP's.
         let is_peer = |socket: &Tcp| socket.is_established && socket.remote.port() != 0;
-        let udp = lines(udp).into_iter().map(|(inode, socket)| {
+        let udp = lines(udp).into_iter().map(|Line { inode, socket }| {
             let remote = is_peer(&socket).then_some(socket.remote);
             (inode, Udp { local: socket.local, remote })
         });
         let udp = udp.collect();
         let established = tcp.iter().filter(|(_, socket)| socket.is_established);
-        let by_addresses =
-            established.map(|(inode, socket)| ((socket.local, socket.remote), *inode)).collect();
-        let unix = unix.lines().skip(1).filter_map(unix_line).collect();
+        let addresses = |socket: &Tcp| Addresses { local: socket.local, remote: socket.remote };
+        let by_addresses = established.map(|(inode, socket)| (addresses(socket), *inode)).collect();
+        let unix = unix.lines().skip(1).filter_map(unix_line);
+        let unix = unix.map(|line| (line.inode, line.socket)).collect();
         Self { tcp, udp, unix, by_addresses }
     }
 
     /// Returns the inode of a TCP connection's other end, if that is in this name space and not
     /// closed.
     pub(super) fn mirror(&self, socket: &Tcp) -> Option<u64> {
-        self.by_addresses.get(&(socket.remote, socket.local)).copied()
+        let mirrored = Addresses { local: socket.remote, remote: socket.local };
+        self.by_addresses.get(&mirrored).copied()
     }
 }
 
@@ -96,7 +112,7 @@ pub(super) fn fuzz_line(line: &str) {
 
 /// Parses a line of TCP's or UDP's table. Connected UDP sockets have the state of established TCP
 /// sockets.
-fn internet_line(line: &str) -> Option<(u64, Tcp)> {
+fn internet_line(line: &str) -> Option<Line<Tcp>> {
     let fields: Vec<&str> = line.split_ascii_whitespace().collect();
     let state = u8::from_str_radix(fields.get(3)?, 16).ok()?;
     let socket = Tcp {
@@ -105,7 +121,7 @@ fn internet_line(line: &str) -> Option<(u64, Tcp)> {
         is_established: state == TCP_ESTABLISHED,
     };
     let inode = fields.get(9)?.parse().ok().filter(|inode| *inode != 0)?;
-    Some((inode, socket))
+    Some(Line { inode, socket })
 }
 
 /// Parses an address such as `0100007F:1F90`: words of 32 bits in the machine's byte order, then
@@ -127,7 +143,7 @@ fn address(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, port))
 }
 
-fn unix_line(line: &str) -> Option<(u64, Unix)> {
+fn unix_line(line: &str) -> Option<Line<Unix>> {
     // The name is the last field and may have spaces.
     let mut rest = line;
     let mut field = || {
@@ -144,7 +160,7 @@ fn unix_line(line: &str) -> Option<(u64, Unix)> {
     let state = u8::from_str_radix(fields[5], 16).ok()?;
     let name = rest.strip_prefix(' ').unwrap_or(rest).to_owned();
     let inode = fields[6].parse().ok()?;
-    Some((inode, Unix { name, is_connected: state == UNIX_CONNECTED }))
+    Some(Line { inode, socket: Unix { name, is_connected: state == UNIX_CONNECTED } })
 }
 
 #[cfg(test)]

@@ -64,7 +64,10 @@ impl Link {
     pub fn direct(a: &Host, b: &Host, mtu: u32) -> Result<Self> {
         let link = Self::new(a, b);
         let name = link.interface();
-        make_pair((a, name, &link.mac(End::A)), (b, name, &link.mac(End::B)), mtu)?;
+        let [mac_a, mac_b] = [End::A, End::B].map(|end| link.mac(end));
+        let (a, b) =
+            (PairEnd { host: a, name, mac: &mac_a }, PairEnd { host: b, name, mac: &mac_b });
+        make_pair(&a, &b, mtu)?;
         link.configure()?;
         Ok(link)
     }
@@ -88,7 +91,8 @@ impl Link {
         let name = link.interface();
         for (host, end, inner) in [(a, End::A, INNER[0]), (b, End::B, INNER[1])] {
             let mac = link.mac(end);
-            make_pair((host, name, &mac), (&place, inner, "02:6c:61:62:00:00"), mtu)?;
+            let between = PairEnd { host: &place, name: inner, mac: "02:6c:61:62:00:00" };
+            make_pair(&PairEnd { host, name, mac: &mac }, &between, mtu)?;
             host.enter(|| offloads_off(name))??;
             place.ip(&["link", "set", "dev", inner, "up"])?;
         }
@@ -217,11 +221,20 @@ impl Drop for Link {
     }
 }
 
-/// Makes a veth pair. Each end is a host, the name of the interface and its link address.
-fn make_pair(a: (&Host, &str, &str), b: (&Host, &str, &str), mtu: u32) -> Result<()> {
+/// An end of a veth pair.
+struct PairEnd<'a> {
+    host: &'a Host,
+    /// The interface's name.
+    name: &'a str,
+    /// Its link address.
+    mac: &'a str,
+}
+
+/// Makes a veth pair.
+fn make_pair(a: &PairEnd<'_>, b: &PairEnd<'_>, mtu: u32) -> Result<()> {
     let mtu = mtu.to_string();
-    let mut words = vec!["link", "add", a.1, "netns", a.0.name(), "address", a.2, "mtu", &mtu];
-    words.extend(["type", "veth", "peer", "name", b.1, "netns", b.0.name()]);
-    words.extend(["address", b.2, "mtu", &mtu]);
+    let mut words = vec!["link", "add", a.name, "netns", a.host.name(), "address", a.mac];
+    words.extend(["mtu", &mtu, "type", "veth", "peer", "name", b.name, "netns", b.host.name()]);
+    words.extend(["address", b.mac, "mtu", &mtu]);
     ip(&words).map(drop)
 }

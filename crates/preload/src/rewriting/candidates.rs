@@ -6,7 +6,7 @@
 use super::maps::{Mapping, Maps};
 use super::memory::{bytes, copy, read};
 use core::ops::Range;
-use sojourn_abi::elf::Image;
+use sojourn_abi::elf::{Area, Image};
 use sojourn_abi::sites::{self, Call, Text, calls};
 use sojourn_abi::unwind::{ENTRY, FUNCTION_MAX, Table, Verdict, within_function, without_function};
 
@@ -110,7 +110,7 @@ impl Object {
         let first = copy(base, &mut [0; 4096])?;
         let image = Image::read(&first).ok()?;
         let lowest = image.segments.first()?.address & !(super::maps::PAGE - 1);
-        let (at, len) = image.unwinding.unwrap_or((0, 0));
+        let Area { at, len } = image.unwinding.unwrap_or(Area { at: 0, len: 0 });
         let table_at = base.wrapping_sub(lowest).wrapping_add(at);
         let len = if len <= TABLE_MAX { len } else { 0 };
         let table = bytes(table_at, len as usize).unwrap_or_default();

@@ -64,7 +64,13 @@ struct Row {
     program: Program,
     plain: Outcome,
     /// The runs with default settings and with eager moves.
-    with: [(Outcome, Verdict); 2],
+    with: [Compared; 2],
+}
+
+/// A run that was compared with the plain one.
+struct Compared {
+    outcome: Outcome,
+    verdict: Verdict,
 }
 
 struct Options {
@@ -121,7 +127,7 @@ fn run() -> Result<bool> {
         Some(file) => std::fs::write(file, page(&rows, &table))?,
         None => println!("{table}"),
     }
-    Ok(rows.iter().all(|row| row.with.iter().all(|(_, verdict)| *verdict == Verdict::Same)))
+    Ok(rows.iter().all(|row| row.with.iter().all(|run| run.verdict == Verdict::Same)))
 }
 
 /// Returns the rows of all programs, in their order; runs `jobs` programs at a time.
@@ -154,17 +160,18 @@ fn compare_all(all: Vec<Program>, jobs: usize) -> Result<Vec<Row>> {
 
 fn compare(program: Program) -> Result<Row> {
     let plain = once(&program, RunMode::Plain)?;
-    let against = |way| -> Result<(Outcome, Verdict)> {
+    let against = |way| -> Result<Compared> {
         let first = once(&program, way)?;
         let Some(difference) = difference(&plain, &first) else {
-            return Ok((first, Verdict::Same));
+            return Ok(Compared { outcome: first, verdict: Verdict::Same });
         };
         eprintln!("   {way:?}: {difference}; once more");
-        let again = once(&program, way)?;
-        Ok(match self::difference(&plain, &again) {
-            None => (again, Verdict::Unsure(difference)),
-            Some(difference) => (again, Verdict::Differs(difference)),
-        })
+        let outcome = once(&program, way)?;
+        let verdict = match self::difference(&plain, &outcome) {
+            None => Verdict::Unsure(difference),
+            Some(difference) => Verdict::Differs(difference),
+        };
+        Ok(Compared { outcome, verdict })
     };
     let with = [against(RunMode::Default)?, against(RunMode::Eager)?];
     Ok(Row { program, plain, with })
@@ -188,7 +195,7 @@ fn once(program: &Program, way: RunMode) -> Result<Outcome> {
         is_over.store(true, Ordering::SeqCst);
         (finished, took, looker.join().unwrap_or_default())
     });
-    let streams = Admin::new(&world.sandbox)?.moves()?.0;
+    let streams = Admin::new(&world.sandbox)?.moves()?.joins;
     let folder = world.sandbox.folder().to_string_lossy().into_owned();
     let end = match finished {
         Ok(finished) => {
@@ -279,15 +286,15 @@ fn ratio(row: &Row, outcome: &Outcome) -> f64 {
 }
 
 fn line(row: &Row) -> String {
-    let [(default, first), (eager, second)] = &row.with;
+    let [default, eager] = &row.with;
     format!(
         "default {} ({:.2}, {}), eager {} ({:.2}, {}), plain {:.1} s",
-        word(first),
-        ratio(row, default),
-        moved(default),
-        word(second),
-        ratio(row, eager),
-        moved(eager),
+        word(&default.verdict),
+        ratio(row, &default.outcome),
+        moved(&default.outcome),
+        word(&eager.verdict),
+        ratio(row, &eager.outcome),
+        moved(&eager.outcome),
         row.plain.took.as_secs_f64()
     )
 }
@@ -297,17 +304,17 @@ fn table(rows: &[Row]) -> String {
         "| program | what it does | by default | moved | time | eager | moved | time | plain (s) |\n|---|---|---|---|---|---|---|---|---|\n",
     );
     for row in rows {
-        let [(default, first), (eager, second)] = &row.with;
+        let [default, eager] = &row.with;
         text += &format!(
             "| {} | {} | {} | {} | {:.2} | {} | {} | {:.2} | {:.1} |\n",
             row.program.name,
             cell(&row.program.about),
-            word(first),
-            moved(default),
-            ratio(row, default),
-            word(second),
-            moved(eager),
-            ratio(row, eager),
+            word(&default.verdict),
+            moved(&default.outcome),
+            ratio(row, &default.outcome),
+            word(&eager.verdict),
+            moved(&eager.outcome),
+            ratio(row, &eager.outcome),
             row.plain.took.as_secs_f64()
         );
     }
@@ -315,7 +322,7 @@ fn table(rows: &[Row]) -> String {
 }
 
 fn page(rows: &[Row], table: &str) -> String {
-    let is_same = |row: &&Row| row.with.iter().all(|(_, verdict)| *verdict == Verdict::Same);
+    let is_same = |row: &&Row| row.with.iter().all(|run| run.verdict == Verdict::Same);
     let same = rows.iter().filter(is_same).count();
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let kernel: Vec<&str> = kernel.trim().split(['.', '-']).take(2).collect();
@@ -335,7 +342,7 @@ fn page(rows: &[Row], table: &str) -> String {
 }
 
 fn as_json(rows: &[Row]) -> serde_json::Value {
-    let outcome = |(outcome, verdict): &(Outcome, Verdict)| {
+    let outcome = |Compared { outcome, verdict }: &Compared| {
         let (result, why) = match verdict {
             Verdict::Same => ("same", None),
             Verdict::Unsure(why) => ("unsure", Some(why)),

@@ -8,26 +8,35 @@ use anyhow::Result;
 /// Most scripts that are tried.
 const TRIES: u32 = 300;
 
+/// A script that differs.
+#[derive(Debug)]
+pub struct Differing {
+    /// The script.
+    pub script: Script,
+    /// What is different.
+    pub difference: Difference,
+}
+
 /// Leaves out steps, many at once at first, as long as the script differs.
 ///
 /// # Errors
 /// As [`Stage::compare`].
-pub fn shrink(stage: &Stage, script: &Script, found: Difference) -> Result<(Script, Difference)> {
+pub fn shrink(stage: &Stage, script: &Script, found: Difference) -> Result<Differing> {
     let end = found.step + 1;
-    let mut best = (script.clone(), found);
+    let mut best = Differing { script: script.clone(), difference: found };
     let mut tries = 0;
     try_one(stage, &mut best, |step| step < end)?;
-    let mut part = (best.0.steps.len() / 2).max(1);
+    let mut part = (best.script.steps.len() / 2).max(1);
     loop {
         let mut at = 0;
-        let before = best.0.steps.len();
-        while at < best.0.steps.len() && tries < TRIES {
+        let before = best.script.steps.len();
+        while at < best.script.steps.len() && tries < TRIES {
             tries += 1;
             if !try_one(stage, &mut best, |step| step < at || step >= at + part)? {
                 at += part;
             }
         }
-        let is_stuck = part == 1 && best.0.steps.len() == before;
+        let is_stuck = part == 1 && best.script.steps.len() == before;
         if tries >= TRIES || is_stuck {
             return Ok(best);
         }
@@ -35,16 +44,12 @@ pub fn shrink(stage: &Stage, script: &Script, found: Difference) -> Result<(Scri
     }
 }
 
-fn try_one(
-    stage: &Stage,
-    best: &mut (Script, Difference),
-    is_kept: impl Fn(usize) -> bool,
-) -> Result<bool> {
-    let smaller = best.0.with_steps(is_kept);
-    let is_smaller = smaller.steps.len() < best.0.steps.len();
+fn try_one(stage: &Stage, best: &mut Differing, is_kept: impl Fn(usize) -> bool) -> Result<bool> {
+    let smaller = best.script.with_steps(is_kept);
+    let is_smaller = smaller.steps.len() < best.script.steps.len();
     let Some(difference) = stage.differs(&smaller, 1, 2)?.filter(|_| is_smaller) else {
         return Ok(false);
     };
-    *best = (smaller, difference);
+    *best = Differing { script: smaller, difference };
     Ok(true)
 }

@@ -107,7 +107,7 @@ impl Stage {
     /// If the server does not answer.
     pub fn moves(&self) -> Result<u64> {
         let sandbox = self.serving.sandbox();
-        Ok(crate::Admin::new(&sandbox).context("the server has ended")?.moves()?.0)
+        Ok(crate::Admin::new(&sandbox).context("the server has ended")?.moves()?.joins)
     }
 
     /// Returns what the server says of the sessions that have not moved.

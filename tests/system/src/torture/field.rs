@@ -31,6 +31,12 @@ pub(super) enum Undo {
     Start(usize),
 }
 
+/// The undoing of a disturbance at its time.
+pub(super) struct Due {
+    at: Instant,
+    undo: Undo,
+}
+
 /// A program with hostile peers.
 pub(super) struct Hostile {
     pub(super) running: Running,
@@ -42,7 +48,7 @@ pub(super) struct Hostile {
 pub(super) struct Field {
     pub(super) pairs: Vec<Pair>,
     pub(super) hostile: Vec<Hostile>,
-    pub(super) undo: Vec<(Instant, Undo)>,
+    pub(super) undo: Vec<Due>,
     pub(super) testbed: Testbed,
     pub(super) random: Random,
     pub(super) tally: Tally,
@@ -114,7 +120,7 @@ impl Field {
 
     /// Undoes a disturbance after a time.
     pub(super) fn later(&mut self, after: Duration, undo: Undo) {
-        self.undo.push((Instant::now() + after, undo));
+        self.undo.push(Due { at: Instant::now() + after, undo });
     }
 
     /// Undoes the disturbances that are due, or all of them.
@@ -122,11 +128,11 @@ impl Field {
         let now = Instant::now();
         let waiting = std::mem::take(&mut self.undo);
         let (mut due, waiting): (Vec<_>, Vec<_>) =
-            waiting.into_iter().partition(|(at, _)| all || *at <= now);
+            waiting.into_iter().partition(|one| all || one.at <= now);
         self.undo = waiting;
         // Servers start last, because they cannot start while the disk is full.
-        due.sort_by_key(|(at, undo)| (matches!(undo, Undo::Start(_)), *at));
-        due.into_iter().try_for_each(|(_, undo)| self.undo_one(undo))
+        due.sort_by_key(|one| (matches!(one.undo, Undo::Start(_)), one.at));
+        due.into_iter().try_for_each(|one| self.undo_one(one.undo))
     }
 
     fn undo_one(&mut self, undo: Undo) -> Result<()> {
@@ -159,7 +165,7 @@ impl Field {
 
     /// Returns true if the disk is full.
     pub(super) fn is_disk_full(&self) -> bool {
-        self.undo.iter().any(|(_, undo)| matches!(undo, Undo::Disk(_)))
+        self.undo.iter().any(|one| matches!(one.undo, Undo::Disk(_)))
     }
 
     /// Returns true if a server is stopped, or short of a resource.

@@ -61,20 +61,34 @@ fn storm(field: &mut Field) -> Result<bool> {
     Ok(true)
 }
 
+/// One side of a session, by the indices of both.
+struct Side {
+    pair: usize,
+    side: usize,
+}
+
+/// A server that runs.
+struct Target {
+    /// Its index.
+    which: usize,
+    /// One of its processes.
+    pid: u32,
+}
+
 /// Chooses a session none of whose programs was killed, and one of its sides.
-fn any_side(field: &mut Field) -> Option<(usize, usize)> {
+fn any_side(field: &mut Field) -> Option<Side> {
     let whole: Vec<usize> =
         (0..field.pairs.len()).filter(|at| field.pairs[*at].is_whole()).collect();
-    Some((field.random.pick(&whole)?, field.random.below(2)))
+    Some(Side { pair: field.random.pick(&whole)?, side: field.random.below(2) })
 }
 
 fn any_program(field: &mut Field) -> Option<u32> {
-    let (pair, side) = any_side(field)?;
+    let Side { pair, side } = any_side(field)?;
     field.pairs[pair].pid(side)
 }
 
 fn kill_program(field: &mut Field) -> Result<bool> {
-    let Some((pair, side)) = any_side(field) else { return Ok(false) };
+    let Some(Side { pair, side }) = any_side(field) else { return Ok(false) };
     field.pairs[pair].kill(side, END_WITHIN);
     let name = field.pairs[pair].name.clone();
     field.note(&format!("side {side} of {name}"));
@@ -90,25 +104,25 @@ fn stop_program(field: &mut Field) -> Result<bool> {
 }
 
 /// Chooses a server that runs and is short of nothing.
-fn any_server(field: &mut Field) -> Option<(usize, u32)> {
+fn any_server(field: &mut Field) -> Option<Target> {
     let which = field.random.pick(&field.testbed.served())?;
     if field.is_hampered(which) || !field.testbed.world(which).has_server() {
         return None;
     }
-    Some((which, field.testbed.world(which).server_pid()?))
+    Some(Target { which, pid: field.testbed.world(which).server_pid()? })
 }
 
 /// Of such a server the process that programs speak with.
-fn any_front(field: &mut Field) -> Option<(usize, u32)> {
-    let (which, pid) = any_server(field)?;
-    Some((which, field.testbed.world(which).server_part("front").unwrap_or(pid)))
+fn any_front(field: &mut Field) -> Option<Target> {
+    let Target { which, pid } = any_server(field)?;
+    Some(Target { which, pid: field.testbed.world(which).server_part("front").unwrap_or(pid) })
 }
 
 fn kill_server(field: &mut Field) -> Result<bool> {
     if field.kept_again.is_some_and(|at| Instant::now() < at) {
         return Ok(false);
     }
-    let Some((which, _)) = any_server(field) else { return Ok(false) };
+    let Some(Target { which, .. }) = any_server(field) else { return Ok(false) };
     field.testbed.end(which, Signal::KILL)?;
     field.note(&format!("server {which} killed"));
     field.lossy_until = Some(Instant::now() + LOSSY);
@@ -121,7 +135,7 @@ fn kill_server(field: &mut Field) -> Result<bool> {
 /// programs whose sessions it recalls.
 fn end_server(field: &mut Field) -> Result<bool> {
     field.undo(true)?;
-    let Some((which, _)) = any_server(field) else { return Ok(false) };
+    let Some(Target { which, .. }) = any_server(field) else { return Ok(false) };
     field.testbed.end(which, Signal::TERM).context("the server told to end")?;
     let after = field.random.ms(0..=100);
     field.later(after, Undo::Start(which));
@@ -129,7 +143,7 @@ fn end_server(field: &mut Field) -> Result<bool> {
 }
 
 fn stop_server(field: &mut Field) -> Result<bool> {
-    let Some((which, pid)) = any_front(field) else { return Ok(false) };
+    let Some(Target { which, pid }) = any_front(field) else { return Ok(false) };
     signal(pid, Signal::STOP);
     field.testbed.servers[which].is_hampered = true;
     // In some cases longer than libraries wait for the server.
@@ -143,7 +157,7 @@ fn stop_server(field: &mut Field) -> Result<bool> {
 }
 
 fn servers_process(field: &mut Field, kind: Kind) -> Result<bool> {
-    let Some((which, _)) = any_server(field) else { return Ok(false) };
+    let Some(Target { which, .. }) = any_server(field) else { return Ok(false) };
     let keeper =
         crate::leftovers::keeper(&crate::leftovers::keeper_path(field.testbed.world(which)));
     field.note(&format!("of server {which}"));
@@ -173,7 +187,7 @@ fn servers_process(field: &mut Field, kind: Kind) -> Result<bool> {
 }
 
 fn kill_keeper(field: &mut Field) -> Result<bool> {
-    let Some((which, _)) = any_server(field) else { return Ok(false) };
+    let Some(Target { which, .. }) = any_server(field) else { return Ok(false) };
     let path = crate::leftovers::keeper_path(field.testbed.world(which));
     let Some(keeper) = crate::leftovers::keeper(&path) else { return Ok(false) };
     signal(keeper, Signal::KILL);
@@ -200,7 +214,7 @@ fn limit_program(field: &mut Field, kind: Kind) -> Result<bool> {
 }
 
 fn limit_server(field: &mut Field, kind: Kind) -> Result<bool> {
-    let Some((which, pid)) = any_front(field) else { return Ok(false) };
+    let Some(Target { which, pid }) = any_front(field) else { return Ok(false) };
     let (resource, value) = match kind {
         Kind::ServerMemory => (Resource::As, mapped(pid)? + field.random.within(0..=1 << 20)),
         _ => (Resource::Nofile, field.random.within(0..=64)),
@@ -280,7 +294,7 @@ fn hostile_peers(field: &mut Field) -> Result<bool> {
 /// Sends the server random packets.
 fn hostile_client(field: &mut Field) -> Result<bool> {
     use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketType};
-    let Some((which, _)) = any_server(field) else { return Ok(false) };
+    let Some(Target { which, .. }) = any_server(field) else { return Ok(false) };
     let address = SocketAddrUnix::new(field.testbed.world(which).address())?;
     for _ in 0..field.random.within(1..=8) {
         let kind = SocketType::SEQPACKET;

@@ -159,9 +159,9 @@ impl Testbed {
     pub(super) fn new_moves(&mut self) -> Result<u64> {
         let mut sum = 0;
         for which in self.served() {
-            let Some((now, _)) = self.ask(which, Admin::moves)? else { continue };
-            sum += now.saturating_sub(self.servers[which].moves);
-            self.servers[which].moves = now;
+            let Some(moves) = self.ask(which, Admin::moves)? else { continue };
+            sum += moves.joins.saturating_sub(self.servers[which].moves);
+            self.servers[which].moves = moves.joins;
         }
         Ok(sum)
     }

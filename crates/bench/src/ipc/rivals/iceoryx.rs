@@ -51,7 +51,7 @@ fn wrong(error: impl std::fmt::Debug) -> anyhow::Error {
 struct Side {
     publisher: Publisher<ipc::Service, [u8], ()>,
     subscriber: Subscriber<ipc::Service, [u8], ()>,
-    bell: Option<(Notifier<ipc::Service>, Listener<ipc::Service>)>,
+    bell: Option<Bell>,
     in_place: bool,
     source: Source,
     sink: Sink,
@@ -108,7 +108,7 @@ impl Side {
     }
 
     fn ring(&self) -> Result<()> {
-        if let Some((notifier, _)) = &self.bell {
+        if let Some(Bell { notifier, .. }) = &self.bell {
             notifier.notify().map_err(wrong)?;
         }
         Ok(())
@@ -122,14 +122,18 @@ impl Side {
                     None => Ok(()),
                 };
             }
-            if let Some((_, listener)) = &self.bell {
+            if let Some(Bell { listener, .. }) = &self.bell {
                 listener.blocking_wait(|_| {}).map_err(wrong)?;
             }
         }
     }
 }
 
-type Bell = (Notifier<ipc::Service>, Listener<ipc::Service>);
+/// What wakes the other side, and what is woken by it.
+struct Bell {
+    notifier: Notifier<ipc::Service>,
+    listener: Listener<ipc::Service>,
+}
 
 fn bell(node: &Node<ipc::Service>, name: &str, to: &str, from: &str) -> Result<Bell> {
     let open = |direction: &str| {
@@ -138,7 +142,7 @@ fn bell(node: &Node<ipc::Service>, name: &str, to: &str, from: &str) -> Result<B
     };
     let notifier = open(to)?.notifier_builder().create().map_err(wrong)?;
     let listener = open(from)?.listener_builder().create().map_err(wrong)?;
-    Ok((notifier, listener))
+    Ok(Bell { notifier, listener })
 }
 
 impl ServerSide for Side {

@@ -28,8 +28,8 @@ impl Row for ShmemIpc {
     }
 
     fn link(&self, mode: Mode) -> Result<Sides> {
-        let (request_sender, request) = ring()?;
-        let (reply_sender, reply) = ring()?;
+        let (request_sender, reply_sender) = (sender()?, sender()?);
+        let (request, reply) = (parts_of(&request_sender)?, parts_of(&reply_sender)?);
         let spins = mode.spins();
         Ok(Sides::new(
             move || Side::new(reply_sender, request, spins),
@@ -38,15 +38,24 @@ impl Row for ShmemIpc {
     }
 }
 
-/// The files that the receiving side opens: the memory, and the doorbells for "no longer empty" and
-/// "no longer full".
-type Parts = (File, File, File);
+/// The files that the receiving side opens.
+struct Parts {
+    memory: File,
+    /// The doorbell for "no longer empty".
+    empty: File,
+    /// The doorbell for "no longer full".
+    full: File,
+}
 
-fn ring() -> Result<(Sender<u8>, Parts)> {
-    let sender = Sender::<u8>::new(CAPACITY).map_err(|e| anyhow!("{e}"))?;
+fn sender() -> Result<Sender<u8>> {
+    Sender::new(CAPACITY).map_err(|e| anyhow!("{e}"))
+}
+
+/// Returns what the other side needs for receiving.
+fn parts_of(sender: &Sender<u8>) -> Result<Parts> {
     let memory = sender.memfd().as_file().try_clone()?;
-    let parts = (memory, sender.empty_signal().try_clone()?, sender.full_signal().try_clone()?);
-    Ok((sender, parts))
+    let (empty, full) = (sender.empty_signal().try_clone()?, sender.full_signal().try_clone()?);
+    Ok(Parts { memory, empty, full })
 }
 
 struct Side {
@@ -59,7 +68,8 @@ struct Side {
 }
 
 impl Side {
-    fn new(sender: Sender<u8>, (memory, empty, full): Parts, spins: bool) -> Result<Self> {
+    fn new(sender: Sender<u8>, parts: Parts, spins: bool) -> Result<Self> {
+        let Parts { memory, empty, full } = parts;
         let receiver = Receiver::open(CAPACITY, memory, empty, full).map_err(|e| anyhow!("{e}"))?;
         let (source, sink) = (Source::new(), Sink::default());
         Ok(Self { sender, receiver, spins, source, sink, buffer: receive_buffer() })

@@ -56,7 +56,7 @@ pub(crate) fn many(count: usize) -> Result<Many> {
         });
         make
     });
-    Ok((server, clients.collect()))
+    Ok(Many { server, clients: clients.collect() })
 }
 
 struct EpollServer {

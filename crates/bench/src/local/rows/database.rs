@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use sojourn_lab::Running;
 
-use crate::local::process;
+use crate::local::process::{self, User};
 use crate::local::row::{QUICK, Row, Sample, Turn, Unit};
 use crate::local::way::RunMode;
 use crate::local::world::{World, free_port, listens, run, wait_until};
@@ -46,13 +46,13 @@ fn programs() -> Result<PathBuf> {
 
 /// Returns the user for the server's programs, if this process is root: PostgreSQL refuses to run
 /// as root.
-fn user() -> Option<(u32, u32)> {
+fn user() -> Option<User> {
     let named = || process::user_named("postgres").or_else(|| process::user_named("nobody"));
-    process::is_root().then(|| named().unwrap_or((65534, 65534)))
+    process::is_root().then(|| named().unwrap_or(User { uid: 65534, gid: 65534 }))
 }
 
 fn as_user(world: &World, way: RunMode, program: &Path) -> Command {
-    let Some((uid, gid)) = user() else {
+    let Some(User { uid, gid }) = user() else {
         return world.command(way, program);
     };
     let mut command = world.command(way, "setpriv");
@@ -69,7 +69,7 @@ fn template(world: &World) -> Result<PathBuf> {
     }
     let building = world.top().join("cluster-new");
     std::fs::create_dir(&building)?;
-    if let Some((uid, gid)) = user() {
+    if let Some(User { uid, gid }) = user() {
         std::os::unix::fs::chown(&building, Some(uid), Some(gid))?;
     }
     let bin = programs()?;

@@ -51,14 +51,40 @@ const PACES: [(&str, &str); 5] = [
     ("100000", "100 k/s"),
 ];
 
-/// Name of the case, kind of transfer, bytes, and options for the position of frames.
-const BUFFERS: [(&str, &str, usize, &[&str]); 6] = [
-    ("ping-pong 64 KiB, 16 B past a page", "ping", LARGE, &["--offset", "16"]),
-    ("bulk, 16 B past a page", "bulk", LARGE, &["--offset", "16"]),
-    ("bulk, 8 B past a page", "bulk", LARGE, &["--offset", "8"]),
-    ("ping-pong 9001 B, 3 B past a page", "ping", 9001, &["--offset", "3"]),
-    ("bulk, 65521 B", "bulk", 65_521, &["--offset", "16"]),
-    ("bulk, not in cache", "bulk", LARGE, &["--offset", "16", "--cold", "1"]),
+/// A case of a row.
+struct Case<'a> {
+    name: &'a str,
+    /// The kind of transfer.
+    what: &'static str,
+    /// Bytes of a message.
+    size: usize,
+    /// Further options, such as those for the position of messages.
+    options: &'a [&'a str],
+}
+
+impl<'a> Case<'a> {
+    const fn ping(name: &'a str, size: usize, options: &'a [&'a str]) -> Self {
+        Self { name, what: "ping", size, options }
+    }
+
+    const fn bulk(name: &'a str, size: usize, options: &'a [&'a str]) -> Self {
+        Self { name, what: "bulk", size, options }
+    }
+}
+
+const FAST: [Case<'_>; 3] = [
+    Case::ping("ping-pong 1 B", 1, &[]),
+    Case::ping("ping-pong 64 KiB", LARGE, &[]),
+    Case::bulk("bulk", LARGE, &[]),
+];
+
+const BUFFERS: [Case<'_>; 6] = [
+    Case::ping("ping-pong 64 KiB, 16 B past a page", LARGE, &["--offset", "16"]),
+    Case::bulk("bulk, 16 B past a page", LARGE, &["--offset", "16"]),
+    Case::bulk("bulk, 8 B past a page", LARGE, &["--offset", "8"]),
+    Case::ping("ping-pong 9001 B, 3 B past a page", 9001, &["--offset", "3"]),
+    Case::bulk("bulk, 65521 B", 65_521, &["--offset", "16"]),
+    Case::bulk("bulk, not in cache", LARGE, &["--offset", "16", "--cold", "1"]),
 ];
 
 /// Returns all rows.
@@ -171,12 +197,8 @@ impl Client {
         world.lab_server(self.way, &words)
     }
 
-    fn run(
-        &self,
-        world: &World,
-        (case, what, size, more): (&str, &str, usize, &[&str]),
-        length: Duration,
-    ) -> Result<Sample> {
+    fn run(&self, world: &World, case: &Case<'_>, length: Duration) -> Result<Sample> {
+        let Case { name, what, size, options } = *case;
         let (size, ms) = (size.to_string(), length.as_millis().to_string());
         let pair = format!("pair-{what}");
         let mut words: Vec<&str> = match self.kind {
@@ -186,10 +208,10 @@ impl Client {
         let (client, server) = (&self.place.client, &self.place.server);
         words.extend(["--size", &size, "--time-ms", &ms, "--warm-ms", "40"]);
         words.extend(["--pin", client, "--child-pin", server]);
-        words.extend(more);
+        words.extend(options);
         let measured = world.lab_result(self.way, &words)?;
         let unit = if what == "bulk" { Unit::BytesPerS } else { Unit::Ns };
-        Ok(of_lab(format!("{} {case}", self.name), &measured, unit))
+        Ok(of_lab(format!("{} {name}", self.name), &measured, unit))
     }
 }
 
@@ -198,18 +220,12 @@ impl Turn for Client {
         // A turn has several cases with short operations, so a third of its length is enough for
         // each.
         let length = length / 3;
-        let run = |case| self.run(world, case, length);
-        let fast: [(&str, &str, usize, &[&str]); 3] = [
-            ("ping-pong 1 B", "ping", 1, &[]),
-            ("ping-pong 64 KiB", "ping", LARGE, &[]),
-            ("bulk", "bulk", LARGE, &[]),
-        ];
+        let run = |case: &Case<'_>| self.run(world, case, length);
         match self.work {
-            Work::Fast => fast.into_iter().map(run).collect(),
-            Work::Buffers => BUFFERS.into_iter().map(run).collect(),
+            Work::Fast => FAST.iter().map(run).collect(),
+            Work::Buffers => BUFFERS.iter().map(run).collect(),
             Work::Paces => {
-                let paced =
-                    |(pace, name)| self.run(world, (name, "ping", 64, &["--pace", pace]), length);
+                let paced = |(pace, name)| run(&Case::ping(name, 64, &["--pace", pace]));
                 // The quick run leaves out the two slowest paces, which take seconds.
                 let skipped = if length < QUICK / 3 { 2 } else { 0 };
                 PACES.into_iter().skip(skipped).map(paced).collect()

@@ -16,7 +16,7 @@ use sojourn_lab::Running;
 use super::figures::of_lab;
 use crate::local::row::{QUICK, Row, Sample, Turn, Unit};
 use crate::local::way::RunMode;
-use crate::local::world::{World, free_port, lab_result, wait_until};
+use crate::local::world::{Listening, World, free_port, lab_result, wait_until};
 
 const SESSIONS: &str = "50";
 
@@ -42,7 +42,7 @@ impl Row for FirstSecond {
     }
 
     fn prepare(&self, world: &World, way: RunMode) -> Result<Box<dyn Turn>> {
-        let (address, server) = world.lab_service(way, "many-serve")?;
+        let Listening { address, server } = world.lab_service(way, "many-serve")?;
         Ok(Box::new(Client { way, address, measure: first, _server: server }))
     }
 }

@@ -9,7 +9,7 @@ use sojourn_lab::Running;
 use super::figures::of_lab;
 use crate::local::row::{Row, Sample, Turn, Unit};
 use crate::local::way::RunMode;
-use crate::local::world::World;
+use crate::local::world::{Listening, World};
 
 struct Many {
     name: &'static str,
@@ -41,7 +41,7 @@ impl Row for Many {
     }
 
     fn prepare(&self, world: &World, way: RunMode) -> Result<Box<dyn Turn>> {
-        let (address, server) = world.lab_service(way, "many-serve")?;
+        let Listening { address, server } = world.lab_service(way, "many-serve")?;
         Ok(Box::new(Client {
             way,
             row: self.name,

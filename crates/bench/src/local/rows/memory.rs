@@ -11,7 +11,7 @@ use sojourn_lab::Running;
 
 use crate::local::row::{Row, Sample, Turn, Unit};
 use crate::local::way::RunMode;
-use crate::local::world::{LIMIT, World, wait_until};
+use crate::local::world::{LIMIT, Listening, World, wait_until};
 
 const FEW: u64 = 10;
 const MANY: u64 = 1010;
@@ -44,7 +44,7 @@ struct MemoryTurn {
 impl MemoryTurn {
     /// Returns the bytes with `sessions` sessions, all of which have been used for a while.
     fn with(&self, world: &World, sessions: u64) -> Result<f64> {
-        let (address, server) = world.lab_service(self.way, "many-serve")?;
+        let Listening { address, server } = world.lab_service(self.way, "many-serve")?;
         let ready = world.top().join("memory-ready");
         let path = ready.to_string_lossy().into_owned();
         let count = sessions.to_string();

@@ -11,9 +11,9 @@ use anyhow::{Context as _, Result, bail};
 use sojourn_lab::Running;
 
 use crate::local::row::{Row, Sample, Turn, Unit};
-use crate::local::server::Admin;
+use crate::local::server::{Admin, MoveCounts};
 use crate::local::way::RunMode;
-use crate::local::world::{LIMIT, World, wait_until};
+use crate::local::world::{LIMIT, Listening, World, wait_until};
 
 const SESSIONS: u64 = 1000;
 /// Time between two looks at the server's counters. A look costs the server a read of each
@@ -37,7 +37,7 @@ impl Row for Moves {
     }
 
     fn prepare(&self, world: &World, way: RunMode) -> Result<Box<dyn Turn>> {
-        let (address, server) = world.lab_service(way, "many-serve")?;
+        let Listening { address, server } = world.lab_service(way, "many-serve")?;
         Ok(Box::new(Client { way, address, _server: server }))
     }
 }
@@ -68,15 +68,15 @@ impl Turn for Client {
         let mut admin: Admin = world.admin().context("the session server does not answer")?;
         let ready = world.top().join("moves-ready");
         let path = ready.to_string_lossy().into_owned();
-        let (joins, returns) = admin.moves()?;
+        let MoveCounts { joins, returns } = admin.moves()?;
         let count = SESSIONS.to_string();
         let words = ["many", &self.address, "--sessions", &count, "--ready", &path];
         let mut client = Running::start(world.lab(self.way, &words))?;
         wait_until(&mut client, || ready.exists())?;
-        let out = wait_for(|| Ok(admin.moves()?.0), joins, SESSIONS)?;
+        let out = wait_for(|| Ok(admin.moves()?.joins), joins, SESSIONS)?;
         let start = Instant::now();
         let recalled = admin.recall_all()? as u64;
-        wait_for(|| Ok(admin.moves()?.1), returns, 2 * recalled)?;
+        wait_for(|| Ok(admin.moves()?.returns), returns, 2 * recalled)?;
         let home = start.elapsed();
         std::fs::remove_file(&ready)?;
         client.finish(LIMIT)?.success("lab-bench many")?;

@@ -9,7 +9,7 @@ use sojourn_lab::Running;
 use super::figures::of_lab;
 use crate::local::row::{Row, Sample, Turn, Unit};
 use crate::local::way::RunMode;
-use crate::local::world::World;
+use crate::local::world::{Listening, World};
 
 /// The row of connections per second.
 pub(super) struct Connections;
@@ -24,7 +24,7 @@ impl Row for Connections {
     }
 
     fn prepare(&self, world: &World, way: RunMode) -> Result<Box<dyn Turn>> {
-        let (address, server) = world.lab_service(way, "rate-serve")?;
+        let Listening { address, server } = world.lab_service(way, "rate-serve")?;
         Ok(Box::new(Client { way, address, _server: server }))
     }
 }

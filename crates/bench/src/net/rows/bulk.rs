@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::client::{client, ms, pins};
+use super::client::{Pins, client, ms, pins};
 use crate::local::row::{Sample, Unit};
 use crate::local::rows::of_lab;
 use crate::net::row::{Measured, Row};
 use crate::net::way::{Stacks, Wait};
-use crate::net::world::{Between, World, parse};
+use crate::net::world::{Between, Watched, World, parse};
 
 /// Bytes of each write of the program, as a rule.
 const FRAME: usize = 64 << 10;
@@ -76,7 +76,7 @@ impl Row for Bulk {
         let length = length * 3;
         let hosts = world.place(way, Between::Wire)?;
         let address = hosts.free_name();
-        let (client_pin, server_pin) = pins();
+        let Pins { client: client_pin, server: server_pin } = pins();
         let mut words = vec!["serve", "tcp", &address];
         words.extend(server_pin.iter().map(String::as_str));
         let server = hosts.lab_server(Wait::Default, &words)?;
@@ -85,8 +85,8 @@ impl Row for Bulk {
         words.extend(["--time-ms", &time, "--warm-ms", &warm]);
         words.extend(self.options);
         words.extend(client_pin.iter().map(String::as_str));
-        let command = client(world, &hosts, (way, Wait::Default), &words)?;
-        let (text, away) = hosts.watch(command, &server, 1, (None, length))?;
+        let command = client(world, &hosts, Wait::Default, &words)?;
+        let Watched { text, away } = hosts.watch(command, &server, 1, None, length)?;
         let sample = of_bytes(self.name.into(), &text)?;
         Ok(vec![Measured { sample, wait: Wait::Default, away }])
     }

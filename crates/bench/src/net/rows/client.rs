@@ -11,20 +11,15 @@ use crate::net::world::{self, Hosts, World};
 
 /// Returns the command of the measuring client: `lab-bench`, or a rival that takes the same
 /// arguments and prints the same results.
-pub(super) fn client(
-    world: &World,
-    hosts: &Hosts,
-    (way, wait): (Stacks, Wait),
-    words: &[&str],
-) -> Result<Command> {
-    let program = match way {
+pub(super) fn client(world: &World, hosts: &Hosts, wait: Wait, words: &[&str]) -> Result<Command> {
+    let program = match hosts.way() {
         Stacks::Smoltcp => world::myself()?,
         Stacks::ProtocolServer => return hosts.served(wait, words),
         Stacks::Gvisor => world.gvisor().context("sojourn-bench-netstack is not there")?,
         _ => return Ok(hosts.lab(Side::Client, wait, words)),
     };
     let mut command = hosts.command(Side::Client, wait, program);
-    if way == Stacks::Smoltcp {
+    if hosts.way() == Stacks::Smoltcp {
         command.arg("net-smoltcp");
     }
     // Addresses beside the host's own. The host's kernel takes no part, and drops at once the
@@ -43,11 +38,16 @@ pub(super) fn ms(time: Duration) -> String {
     time.as_millis().to_string()
 }
 
-/// Returns the options that tie client and server to processors of their own.
-pub(super) fn pins() -> (Vec<String>, Vec<String>) {
+/// The options that tie client and server to processors of their own.
+pub(super) struct Pins {
+    pub(super) client: Vec<String>,
+    pub(super) server: Vec<String>,
+}
+
+pub(super) fn pins() -> Pins {
     let processors = crate::os::processors();
     let pin = |processor: Option<&usize>| -> Vec<String> {
         ["--pin".to_owned(), processor.copied().unwrap_or(0).to_string()].into()
     };
-    (pin(processors.first()), pin(processors.last()))
+    Pins { client: pin(processors.first()), server: pin(processors.last()) }
 }

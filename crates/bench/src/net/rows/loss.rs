@@ -10,7 +10,7 @@ use super::bulk::of_bytes;
 use super::client::{client, ms};
 use crate::net::row::{Measured, Row};
 use crate::net::way::{Stacks, Wait};
-use crate::net::world::{Between, World};
+use crate::net::world::{Between, Watched, World};
 
 /// Bytes of each write of the program.
 const FRAME: &str = "16384";
@@ -64,8 +64,8 @@ impl Row for Loss {
         let words = ["bulk", "tcp", &address, "--size", FRAME];
         let words: Vec<&str> =
             words.into_iter().chain(["--time-ms", &time, "--warm-ms", &warm_ms]).collect();
-        let command = client(world, &hosts, (way, Wait::Default), &words)?;
-        let (text, away) = hosts.watch(command, &server, 1, (None, length))?;
+        let command = client(world, &hosts, Wait::Default, &words)?;
+        let Watched { text, away } = hosts.watch(command, &server, 1, None, length)?;
         let sample = of_bytes(self.name.into(), &text)?;
         Ok(vec![Measured { sample, wait: Wait::Default, away }])
     }

@@ -9,7 +9,7 @@ use crate::local::row::Unit;
 use crate::local::rows::of_lab;
 use crate::net::row::{Measured, Row};
 use crate::net::way::{Side, Stacks, Wait};
-use crate::net::world::{Between, World, parse};
+use crate::net::world::{Between, Watched, World, parse};
 
 struct Many(usize);
 
@@ -47,7 +47,7 @@ impl Row for Many {
         let more = ["--warm-calls", "40", "--warm-ms", &warm_ms];
         let words: Vec<&str> = words.into_iter().chain(more).collect();
         let command = hosts.lab(Side::Client, Wait::Default, &words);
-        let (text, away) = hosts.watch(command, &server, self.0, (None, length))?;
+        let Watched { text, away } = hosts.watch(command, &server, self.0, None, length)?;
         let sample = of_lab(self.name(), &parse(&text)?, Unit::PerS);
         Ok(vec![Measured { sample, wait: Wait::Default, away }])
     }

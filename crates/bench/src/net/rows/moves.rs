@@ -8,6 +8,7 @@ use sojourn_lab::Running;
 
 use super::client::ms;
 use crate::local::row::{Sample, Unit};
+use crate::local::server::MoveCounts;
 use crate::net::row::{Measured, Row};
 use crate::net::way::{Side, Stacks, Wait};
 use crate::net::world::{Between, LIMIT, World, parse};
@@ -60,15 +61,15 @@ impl Row for Rate {
         let ready =
             std::env::temp_dir().join(format!("sojourn-bench-moves-{}", std::process::id()));
         let (count, path) = (sessions.to_string(), ready.to_string_lossy().into_owned());
-        let (joins, returns) = admin.moves()?;
+        let MoveCounts { joins, returns } = admin.moves()?;
         let words = ["many", &address, "--sessions", &count, "--ready", &path];
         let mut client = Running::start(hosts.lab(Side::Client, Wait::Default, &words))?;
         until(|| Ok(ready.exists() || !client.is_running()))?;
-        let out = until(|| Ok(admin.moves()?.0 >= joins + sessions))?;
+        let out = until(|| Ok(admin.moves()?.joins >= joins + sessions))?;
         let start = Instant::now();
         // Two ends of every stream come home: the program's, and the carrier's.
         let recalled = admin.recall_all()? as u64;
-        until(|| Ok(admin.moves()?.1 >= returns + 2 * recalled))?;
+        until(|| Ok(admin.moves()?.returns >= returns + 2 * recalled))?;
         let home = start.elapsed();
         std::fs::remove_file(&ready)?;
         client.finish(LIMIT)?.success("lab-bench many")?;
@@ -137,7 +138,7 @@ impl Row for Stall {
         let gaps = said["gaps_ns"].as_array().context("no gaps")?;
         let gaps: Vec<f64> = gaps.iter().filter_map(serde_json::Value::as_f64).collect();
         let longest = gaps.iter().copied().fold(0.0, f64::max);
-        let moves = before.zip(after).map(|(before, after)| after.0 - before.0);
+        let moves = before.zip(after).map(|(before, after)| after.joins - before.joins);
         let moves = moves.map(|moves| moves as f64);
         // With fewer than two moves, no move of a streaming session was measured.
         let away = moves.map(|moves| if moves < 2.0 { 0.0 } else { 1.0 });

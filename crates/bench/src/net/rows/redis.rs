@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -11,7 +12,7 @@ use crate::local::row::Sample;
 use crate::local::rows::redis;
 use crate::net::row::{Measured, Row};
 use crate::net::way::{Side, Stacks, Wait};
-use crate::net::world::{Between, Hosts, World, await_listener};
+use crate::net::world::{Between, Hosts, Watched, World, await_listener};
 
 struct Redis {
     name: &'static str,
@@ -55,17 +56,17 @@ impl Row for Redis {
 
     fn turn(&self, world: &World, way: Stacks, length: Duration) -> Result<Vec<Measured>> {
         let hosts = world.place(way, Between::Wire)?;
-        let (address, port) = hosts.free_address();
+        let address = hosts.free_address();
         let mut command = hosts.command(Side::Server, Wait::Default, "redis-server");
-        command.args(["--port", &port.to_string(), "--save", "", "--appendonly", "no"]);
+        command.args(["--port", &address.port().to_string(), "--save", "", "--appendonly", "no"]);
         command.args(["--protected-mode", "no"]);
-        let mut server = Running::start(command)?;
-        await_listener(&hosts, &mut server, (&address, port))?;
-        let at = (address.as_str(), port);
+        let mut process = Running::start(command)?;
+        await_listener(&hosts, &mut process, address)?;
+        let server = Server { hosts: &hosts, process: &process, address };
         let known = self.per_s.borrow().get(&way).copied();
         let mut per_s = match known {
             Some(per_s) => per_s,
-            None => self.run(&hosts, &server, at, "get", (FIRST, length))?.0,
+            None => rate(&self.run(&server, "get", FIRST, length)?),
         };
         let mut found = Vec::new();
         // A run begins with new connections in the kernel. It is long, so that this beginning
@@ -74,9 +75,9 @@ impl Row for Redis {
             let length = 6 * length;
             for tries in 1..=TRIES {
                 let requests = (per_s * length.as_secs_f64()).clamp(FIRST, 1e6);
-                let (rate, measured) = self.run(&hosts, &server, at, what, (requests, length))?;
-                per_s = rate;
-                let is_enough = requests / rate >= ENOUGH * length.as_secs_f64();
+                let measured = self.run(&server, what, requests, length)?;
+                per_s = rate(&measured);
+                let is_enough = requests / per_s >= ENOUGH * length.as_secs_f64();
                 if is_enough || requests >= 1e6 || tries == TRIES {
                     let was_seen = measured.away.is_some() || !way.is_ours();
                     ensure!(was_seen, "it ended before anybody looked where its session was");
@@ -90,26 +91,39 @@ impl Row for Redis {
     }
 }
 
+/// A server that is measured.
+struct Server<'a> {
+    hosts: &'a Hosts,
+    process: &'a Running,
+    address: SocketAddr,
+}
+
+/// The requests per second of a run.
+fn rate(measured: &Measured) -> f64 {
+    measured.sample.rate.unwrap_or(FIRST)
+}
+
 impl Redis {
-    /// Runs `requests` requests, which take about `length`; returns the rate and the sample.
+    /// Runs `requests` requests, which take about `length`.
     fn run(
         &self,
-        hosts: &Hosts,
-        server: &Running,
-        at: (&str, u16),
+        server: &Server<'_>,
         what: &str,
-        (requests, length): (f64, Duration),
-    ) -> Result<(f64, Measured)> {
+        requests: f64,
+        length: Duration,
+    ) -> Result<Measured> {
+        let Server { hosts, process, address } = *server;
         let mut command = hosts.command(Side::Client, Wait::Default, "redis-benchmark");
-        command.args(["-h", at.0, "-p", &at.1.to_string(), "-t", what, "--csv"]);
+        command.args(["-h", &address.ip().to_string(), "-p", &address.port().to_string()]);
+        command.args(["-t", what, "--csv"]);
         command.args(["-c", &self.clients.to_string(), "-n", &(requests as u64).to_string()]);
         let sessions = self.clients as usize;
         let warm = Duration::from_millis(200);
-        let (text, away) = hosts.watch(command, server, sessions, (Some(warm), length / 2))?;
+        let Watched { text, away } =
+            hosts.watch(command, process, sessions, Some(warm), length / 2)?;
         let line = text.lines().find(|line| !line.starts_with("\"test\"")).unwrap_or("");
         let sample: Option<Sample> = redis::sample(self.name, line, requests, self.clients == 1);
         let sample = sample.with_context(|| format!("not a line of figures: {text}"))?;
-        let rate = sample.rate.unwrap_or(FIRST);
-        Ok((rate, Measured { sample, wait: Wait::Default, away }))
+        Ok(Measured { sample, wait: Wait::Default, away })
     }
 }

@@ -6,12 +6,12 @@ use std::time::Duration;
 use anyhow::Result;
 use sojourn_lab::Running;
 
-use super::client::{client, ms, pins};
+use super::client::{Pins, client, ms, pins};
 use crate::local::row::{Sample, Unit};
 use crate::local::rows::of_lab;
 use crate::net::row::{Measured, Row};
 use crate::net::way::{Stacks, Wait};
-use crate::net::world::{Between, World, parse};
+use crate::net::world::{Between, Watched, World, parse};
 
 /// Time before the measurement, in which the session becomes hot and moves.
 const WARM: Duration = Duration::from_millis(120);
@@ -71,21 +71,20 @@ impl Row for RoundTrip {
     }
 
     fn turn(&self, world: &World, way: Stacks, length: Duration) -> Result<Vec<Measured>> {
-        let mut found = vec![self.run(world, (way, Wait::Blocking), length)?];
+        let mut found = vec![self.run(world, way, Wait::Blocking, length)?];
         // Go's runtime decides itself when to sleep, so netstack has no spinning column.
         if way != Stacks::Gvisor {
-            found.push(self.run(world, (way, Wait::Spinning), length)?);
+            found.push(self.run(world, way, Wait::Spinning, length)?);
         }
         Ok(found)
     }
 }
 
 impl RoundTrip {
-    fn run(&self, world: &World, how: (Stacks, Wait), length: Duration) -> Result<Measured> {
-        let (way, wait) = how;
+    fn run(&self, world: &World, way: Stacks, wait: Wait, length: Duration) -> Result<Measured> {
         let hosts = world.place(way, Between::Wire)?;
         let address = hosts.free_name();
-        let (client_pin, server_pin) = pins();
+        let Pins { client: client_pin, server: server_pin } = pins();
         let mut words = vec!["serve", self.protocol, &address];
         words.extend(server_pin.iter().map(String::as_str).filter(|_| self.is_pinned));
         let server: Running = hosts.lab_server(wait, &words)?;
@@ -93,8 +92,8 @@ impl RoundTrip {
         let mut words = vec!["ping", self.protocol, &address, "--size", &size];
         words.extend(["--time-ms", &time, "--warm-ms", &warm]);
         words.extend(client_pin.iter().map(String::as_str).filter(|_| self.is_pinned));
-        let command = client(world, &hosts, how, &words)?;
-        let (text, away) = hosts.watch(command, &server, 1, (None, length))?;
+        let command = client(world, &hosts, wait, &words)?;
+        let Watched { text, away } = hosts.watch(command, &server, 1, None, length)?;
         let name = format!("{} {} B", self.group(), self.size);
         let sample: Sample = of_lab(name, &parse(&text)?, Unit::Ns);
         Ok(Measured { sample, wait, away })

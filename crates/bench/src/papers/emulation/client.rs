@@ -128,10 +128,10 @@ impl Client {
     #[inline]
     fn ask(&mut self, what: u16, argument: i64, data: &[u8], room: &mut [u8]) -> Result<i64> {
         match self {
-            Self::Ipc(connection) => ask_ipc(connection, what, argument, (data, room)),
+            Self::Ipc(connection) => ask_ipc(connection, what, argument, data, room),
             Self::Socket(stream, polls) => {
                 let mut link = Polled { stream, polls: *polls };
-                ask_socket(&mut link, what, argument, (data, room))
+                ask_socket(&mut link, what, argument, data, room)
             }
         }
     }
@@ -170,7 +170,8 @@ fn ask_ipc(
     connection: &mut Connection,
     what: u16,
     argument: i64,
-    (data, room): (&[u8], &mut [u8]),
+    data: &[u8],
+    room: &mut [u8],
 ) -> Result<i64> {
     let short = if data.len() <= SHORT { data.len() } else { 0 };
     let mut draft = connection.start(what, WORD + short);
@@ -233,7 +234,8 @@ fn ask_socket(
     link: &mut Polled<'_>,
     what: u16,
     argument: i64,
-    (data, room): (&[u8], &mut [u8]),
+    data: &[u8],
+    room: &mut [u8],
 ) -> Result<i64> {
     // Header and data are one message, so that the server wakes up once.
     let mut message = Vec::with_capacity(HEAD + data.len());

@@ -22,9 +22,16 @@ struct Writer<W> {
     count: usize,
 }
 
+/// A read that waits.
+struct Reader<W> {
+    who: W,
+    /// The most bytes that it takes.
+    most: usize,
+}
+
 struct Pipe<W> {
     bytes: VecDeque<u8>,
-    reader: Option<(W, usize)>,
+    reader: Option<Reader<W>>,
     writer: Option<Writer<W>>,
 }
 
@@ -51,7 +58,7 @@ impl<W: Waiter> Pipes<W> {
         let pipe = self.all.get_mut(pipe)?;
         let mut taken = 0;
         if pipe.bytes.is_empty()
-            && let Some((who, most)) = pipe.reader.take()
+            && let Some(Reader { who, most }) = pipe.reader.take()
         {
             // A reader that waits gets the bytes directly, without a copy in the pipe.
             taken = most.min(bytes.len());
@@ -75,7 +82,7 @@ impl<W: Waiter> Pipes<W> {
     pub(crate) fn read(&mut self, pipe: usize, who: W, most: usize) {
         let Some(pipe) = self.all.get_mut(pipe) else { return };
         if pipe.bytes.is_empty() {
-            pipe.reader = Some((who, most));
+            pipe.reader = Some(Reader { who, most });
             return;
         }
         let len = most.min(pipe.bytes.len());

@@ -20,9 +20,18 @@ use crate::os;
 /// The server's answer to [`op::PID`]: no process has so high a number.
 pub(crate) const EMULATED_PID: i64 = 5_000_000;
 
-/// Splits the argument of a read into the pipe, or socket, and the most bytes.
-pub(crate) fn parts(argument: i64) -> (usize, usize) {
-    ((argument & 0xffff_ffff) as usize, (argument >> 32) as usize)
+/// The argument of a read.
+pub(crate) struct ReadArgument {
+    /// The number of the pipe or socket.
+    pub(crate) object: usize,
+    /// The most bytes.
+    pub(crate) most: usize,
+}
+
+impl ReadArgument {
+    pub(crate) fn of(argument: i64) -> Self {
+        Self { object: (argument & 0xffff_ffff) as usize, most: (argument >> 32) as usize }
+    }
 }
 
 pub(crate) fn reply(token: ReplyToken, answer: i64, bytes: &[u8]) -> ReadyReply {
@@ -76,7 +85,8 @@ fn on_call(
     let body = request.body();
     ensure!(body.len() >= WORD, "a question without its argument");
     let (head, inline) = body.split_at(WORD);
-    let (pipe, most) = parts(i64::from_ne_bytes(head.try_into()?));
+    let ReadArgument { object: pipe, most } =
+        ReadArgument::of(i64::from_ne_bytes(head.try_into()?));
     let data = request.item(0).unwrap_or(inline);
     Ok(match request.op() {
         op::PID => Some(reply(request.into_token(), EMULATED_PID, &[])),
@@ -183,7 +193,8 @@ fn on_message(
     let mut head = [0; HEAD];
     link.take(&mut head)?;
     let word = |at: usize| i64::from_ne_bytes(head.as_chunks::<WORD>().0[at]);
-    let (what, (pipe, most), len) = (word(0) as u16, parts(word(1)), word(2) as usize);
+    let (what, len) = (word(0) as u16, word(2) as usize);
+    let ReadArgument { object: pipe, most } = ReadArgument::of(word(1));
     data.resize(len, 0);
     link.take(data)?;
     let waiter = || OnSocket { stream: Rc::clone(stream), polls };

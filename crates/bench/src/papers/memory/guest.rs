@@ -157,13 +157,18 @@ fn pipe(case: Case, folder: &Folder) -> Result<()> {
 struct Place {
     host: Host,
     sandbox: Option<Sandbox>,
-    /// The UDP server, if datagrams go by one, and its address.
-    served: Option<(Running, PathBuf)>,
+    /// The UDP server, if datagrams go by one.
+    server: Option<UdpServer>,
+}
+
+struct UdpServer {
+    _process: Running,
+    address: PathBuf,
 }
 
 impl Place {
     fn new(host: &Host, case: Case, address: PathBuf) -> Result<Self> {
-        let mut place = Self { host: host.clone(), sandbox: None, served: None };
+        let mut place = Self { host: host.clone(), sandbox: None, server: None };
         match (case.work, case.home) {
             (_, Home::Kernel) => {}
             (Work::Udp, Home::Server) => place.serve(address)?,
@@ -190,7 +195,7 @@ impl Place {
             ensure!(server.is_running() && Instant::now() < end, "sojourn-udpd does not serve");
             std::thread::sleep(Duration::from_millis(5));
         }
-        self.served = Some((server, address));
+        self.server = Some(UdpServer { _process: server, address });
         Ok(())
     }
 
@@ -200,7 +205,7 @@ impl Place {
         }
         let mut command = Command::new(program);
         self.host.place(&mut command);
-        if let Some((_, address)) = &self.served {
+        if let Some(UdpServer { address, .. }) = &self.server {
             command.env("UDP_SERVER", address);
             command.env("UDP_LIBRARY", Built::find()?.path("libsojourn_udp.so"));
         }

@@ -21,7 +21,7 @@ use sojourn_wire::ip::Ecn;
 use sojourn_wire::{FlowKey, MacAddress, Protocol};
 
 use super::super::emulation::client::{Peer, WORD, op};
-use super::super::emulation::server::{parts, reply};
+use super::super::emulation::server::{ReadArgument, reply};
 use super::sockets::{Arrived, Sockets, Waiter};
 
 /// Frames taken at once.
@@ -149,7 +149,7 @@ impl Unix<ReplyToken> {
             }
             op::SENDTO => self.send(Peer::unpack(argument), request.item(0).unwrap_or(inline))?,
             op::RECVFROM => {
-                let (socket, most) = parts(argument);
+                let ReadArgument { object: socket, most } = ReadArgument::of(argument);
                 self.sockets.receive(socket, request.into_token(), most);
                 return Ok(None);
             }
@@ -163,7 +163,8 @@ impl Unix<ReplyToken> {
 /// connect. The first of `places` is the server's own, the other its peer's.
 pub(crate) fn serve(
     name: &str,
-    (device, places): (Box<dyn Interface + Send>, [Place; 2]),
+    device: Box<dyn Interface + Send>,
+    places: [Place; 2],
     mistake: Option<Mistake>,
     ready: impl FnOnce() -> Result<()>,
 ) -> Result<()> {

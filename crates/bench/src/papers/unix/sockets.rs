@@ -24,11 +24,19 @@ pub(crate) trait Waiter {
     fn give(self, arrived: &Arrived, most: usize);
 }
 
+/// A call that waits.
+#[derive(Debug)]
+struct Waiting<W> {
+    who: W,
+    /// The most bytes that it takes.
+    most: usize,
+}
+
 #[derive(Debug)]
 struct Socket<W> {
     port: Option<u16>,
     queue: VecDeque<Arrived>,
-    waiting: VecDeque<(W, usize)>,
+    waiting: VecDeque<Waiting<W>>,
 }
 
 /// All sockets.
@@ -75,8 +83,8 @@ impl<W: Waiter> Sockets<W> {
     pub(crate) fn arrived(&mut self, port: u16, from: SocketAddrV4, data: &[u8]) {
         let Some(socket) = self.0.iter_mut().find(|one| one.port == Some(port)) else { return };
         let arrived = Arrived { from, data: data.to_vec() };
-        if let Some((waiter, most)) = socket.waiting.pop_front() {
-            waiter.give(&arrived, most);
+        if let Some(Waiting { who, most }) = socket.waiting.pop_front() {
+            who.give(&arrived, most);
         } else if socket.queue.len() < QUEUE_MAX {
             socket.queue.push_back(arrived);
         }
@@ -84,11 +92,11 @@ impl<W: Waiter> Sockets<W> {
 
     /// Answers a call with the next datagram, now or later. A call for no socket is dropped, which
     /// its caller hears.
-    pub(crate) fn receive(&mut self, socket: usize, waiter: W, most: usize) {
+    pub(crate) fn receive(&mut self, socket: usize, who: W, most: usize) {
         let Some(socket) = self.0.get_mut(socket) else { return };
         match socket.queue.pop_front() {
-            Some(arrived) => waiter.give(&arrived, most),
-            None => socket.waiting.push_back((waiter, most)),
+            Some(arrived) => who.give(&arrived, most),
+            None => socket.waiting.push_back(Waiting { who, most }),
         }
     }
 }

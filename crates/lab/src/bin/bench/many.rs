@@ -94,14 +94,22 @@ fn echo(stream: &mut TcpStream) -> bool {
     }
 }
 
+/// The answer that is being received.
+#[derive(Clone, Copy)]
+struct Answer {
+    message: [u8; MESSAGE],
+    /// Bytes that have come.
+    got: usize,
+}
+
 struct Client {
     set: Set,
     sessions: Vec<TcpStream>,
     /// Times of the last question of each session.
     asked: Vec<Instant>,
     idle: VecDeque<usize>,
-    /// For each session, the received part of the answer, and its length.
-    answers: Vec<([u8; MESSAGE], usize)>,
+    /// For each session.
+    answers: Vec<Answer>,
     events: Vec<libc::epoll_event>,
     histogram: Histogram,
     /// Number of reads that found nothing although the wait had reported the descriptor.
@@ -115,7 +123,7 @@ impl Client {
             sessions: Vec::with_capacity(count),
             asked: vec![Instant::now(); count],
             idle: (0..count).collect(),
-            answers: vec![([0; MESSAGE], 0); count],
+            answers: vec![Answer { message: [0; MESSAGE], got: 0 }; count],
             events: no_events(),
             histogram: Histogram::new(),
             in_vain: 0,
@@ -146,7 +154,7 @@ impl Client {
 
     /// Reads once. Returns the answer if the read completed it.
     fn answer(&mut self, place: usize) -> Result<Option<[u8; MESSAGE]>> {
-        let (message, got) = &mut self.answers[place];
+        let Answer { message, got } = &mut self.answers[place];
         match self.sessions[place].read(&mut message[*got..]) {
             Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
             Ok(len) => *got += len,

@@ -1,7 +1,7 @@
 //! Transfers: in both directions at once, or as question and answer, with a check of every byte.
 
 use crate::link::{self, ReceiveCall, Side};
-use crate::wait::{Found, WaitCall};
+use crate::wait::{Awaited, Found, WaitCall};
 use sojourn_lab::progress::ProgressWriter;
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::os::fd::AsRawFd;
@@ -275,7 +275,9 @@ fn exchange_by_waiting(mut link: Side, plan: &Plan, mine: u64, theirs: u64) -> R
     let turn = if way.is_edge() { TURN } else { 1 };
     let mut ready = Found::default();
     while sent < bytes || !ended {
-        let news = way.wait((input, !ended), (output, sent < bytes), ready)?;
+        let from = Awaited { fd: input, is_wanted: !ended };
+        let to = Awaited { fd: output, is_wanted: sent < bytes };
+        let news = way.wait(from, to, ready)?;
         ready = if way.is_edge() { ready.or(news) } else { news };
         for _ in 0..turn {
             step += 1;
@@ -348,7 +350,9 @@ fn converse(mut link: Side, plan: &Plan, is_first: bool) -> Result<String> {
             let mut done = 0;
             while done < len {
                 if let Some(way) = &way {
-                    while !way.wait((input, true), (output, false), Found::default())?.input {}
+                    let from = Awaited { fd: input, is_wanted: true };
+                    let to = Awaited { fd: output, is_wanted: false };
+                    while !way.wait(from, to, Found::default())?.input {}
                 }
                 let got = plan.heard((&link.input).read(&mut buf[done..len]))?;
                 if got == 0 && done == 0 && plan.is_endless() {

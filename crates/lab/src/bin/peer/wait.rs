@@ -14,6 +14,14 @@ pub(crate) enum WaitCall {
     Epoll { set: RawFd, is_edge: bool },
 }
 
+/// One of the two descriptors.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Awaited {
+    pub(crate) fd: RawFd,
+    /// False if nothing of it is waited for now.
+    pub(crate) is_wanted: bool,
+}
+
 /// The descriptors that are ready.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Found {
@@ -69,15 +77,10 @@ impl WaitCall {
         )
     }
 
-    /// Waits for input and for room, each only if its flag is true. Where only edges are told, and
-    /// one of those is ready already, it looks and does not wait.
-    pub(crate) fn wait(
-        &self,
-        input: (RawFd, bool),
-        output: (RawFd, bool),
-        ready: Found,
-    ) -> Result<Found> {
-        let is_ready = input.1 && ready.input || output.1 && ready.output;
+    /// Waits for input and for room. Where only edges are told, and one of those that are wanted is
+    /// ready already, it looks and does not wait.
+    pub(crate) fn wait(&self, input: Awaited, output: Awaited, ready: Found) -> Result<Found> {
+        let is_ready = input.is_wanted && ready.input || output.is_wanted && ready.output;
         let limit_ms = if self.is_edge() && is_ready { 0 } else { LIMIT_MS };
         loop {
             let found = match self {
@@ -112,29 +115,29 @@ fn control(set: RawFd, op: i32, fd: RawFd, events: u32) -> Result<()> {
     check(unsafe { libc::epoll_ctl(set, op, fd, &raw mut event) }).map(drop)
 }
 
-fn poll(input: (RawFd, bool), output: (RawFd, bool)) -> Result<Found> {
+fn poll(input: Awaited, output: Awaited) -> Result<Found> {
     let wanted = |is_wanted: bool, events| if is_wanted { events } else { 0 };
     let mut fds = [
-        libc::pollfd { fd: input.0, events: wanted(input.1, libc::POLLIN), revents: 0 },
-        libc::pollfd { fd: output.0, events: wanted(output.1, libc::POLLOUT), revents: 0 },
+        libc::pollfd { fd: input.fd, events: wanted(input.is_wanted, libc::POLLIN), revents: 0 },
+        libc::pollfd { fd: output.fd, events: wanted(output.is_wanted, libc::POLLOUT), revents: 0 },
     ];
     // SAFETY: `fds` has two entries.
     some(unsafe { libc::poll(fds.as_mut_ptr(), 2, LIMIT_MS) })?;
     Ok(Found { input: fds[0].revents != 0, output: fds[1].revents != 0 })
 }
 
-fn select(input: (RawFd, bool), output: (RawFd, bool)) -> Result<Found> {
+fn select(input: Awaited, output: Awaited) -> Result<Found> {
     // SAFETY: the sets are plain bits, and this program's descriptor numbers are below FD_SETSIZE.
     unsafe {
         let (mut readable, mut writable): (libc::fd_set, libc::fd_set) = std::mem::zeroed();
-        if input.1 {
-            libc::FD_SET(input.0, &raw mut readable);
+        if input.is_wanted {
+            libc::FD_SET(input.fd, &raw mut readable);
         }
-        if output.1 {
-            libc::FD_SET(output.0, &raw mut writable);
+        if output.is_wanted {
+            libc::FD_SET(output.fd, &raw mut writable);
         }
         let mut limit = libc::timeval { tv_sec: i64::from(LIMIT_MS / 1000), tv_usec: 0 };
-        let highest = input.0.max(output.0) + 1;
+        let highest = input.fd.max(output.fd) + 1;
         some(libc::select(
             highest,
             &raw mut readable,
@@ -143,8 +146,8 @@ fn select(input: (RawFd, bool), output: (RawFd, bool)) -> Result<Found> {
             &raw mut limit,
         ))?;
         Ok(Found {
-            input: libc::FD_ISSET(input.0, &raw const readable),
-            output: libc::FD_ISSET(output.0, &raw const writable),
+            input: libc::FD_ISSET(input.fd, &raw const readable),
+            output: libc::FD_ISSET(output.fd, &raw const writable),
         })
     }
 }
@@ -152,20 +155,20 @@ fn select(input: (RawFd, bool), output: (RawFd, bool)) -> Result<Found> {
 fn epoll(
     set: RawFd,
     is_edge: bool,
-    input: (RawFd, bool),
-    output: (RawFd, bool),
+    input: Awaited,
+    output: Awaited,
     limit_ms: i32,
 ) -> Result<Found> {
     if !is_edge {
-        let out = if output.1 { libc::EPOLLOUT as u32 } else { 0 };
-        let into = if input.1 { libc::EPOLLIN as u32 } else { 0 };
-        if input.0 == output.0 {
-            control(set, libc::EPOLL_CTL_MOD, input.0, into | out)?;
+        let out = if output.is_wanted { libc::EPOLLOUT as u32 } else { 0 };
+        let into = if input.is_wanted { libc::EPOLLIN as u32 } else { 0 };
+        if input.fd == output.fd {
+            control(set, libc::EPOLL_CTL_MOD, input.fd, into | out)?;
         } else {
-            control(set, libc::EPOLL_CTL_MOD, input.0, into)?;
+            control(set, libc::EPOLL_CTL_MOD, input.fd, into)?;
             // Fails for a pipe whose output has ended: its close has taken it out of the set
             // (epoll(7)).
-            let _ = control(set, libc::EPOLL_CTL_MOD, output.0, out);
+            let _ = control(set, libc::EPOLL_CTL_MOD, output.fd, out);
         }
     }
     let mut events: [libc::epoll_event; 4] = [libc::epoll_event { events: 0, u64: 0 }; 4];
@@ -176,8 +179,8 @@ fn epoll(
     for event in &events[..count as usize] {
         let (fd, what) = (event.u64 as RawFd, event.events);
         let hung = what & (libc::EPOLLHUP | libc::EPOLLERR) as u32 != 0;
-        found.input |= fd == input.0 && (hung || what & libc::EPOLLIN as u32 != 0);
-        found.output |= fd == output.0 && (hung || what & libc::EPOLLOUT as u32 != 0);
+        found.input |= fd == input.fd && (hung || what & libc::EPOLLIN as u32 != 0);
+        found.output |= fd == output.fd && (hung || what & libc::EPOLLOUT as u32 != 0);
     }
     Ok(found)
 }

@@ -90,17 +90,24 @@ impl Socket {
     }
 }
 
+/// A message on its way.
+#[derive(Default)]
+struct Partial {
+    message: Vec<u8>,
+    /// Bytes that have gone, or come.
+    done: usize,
+}
+
 struct IoThread<'a> {
     socket: &'a Socket,
     stream: UnixStream,
     set: Set,
-    /// The message that is being sent, and the bytes of it that have gone.
-    sending: Option<(Vec<u8>, usize)>,
+    /// The message that is being sent.
+    sending: Option<Partial>,
     /// The first batch of a message.
     batch: [u8; BATCH],
-    /// The message that is being received, and the bytes of it that have come; empty before its
-    /// first batch.
-    receiving: (Vec<u8>, usize),
+    /// The message that is being received; empty before its first batch.
+    receiving: Partial,
 }
 
 impl<'a> IoThread<'a> {
@@ -114,7 +121,7 @@ impl<'a> IoThread<'a> {
             set,
             sending: None,
             batch: [0; BATCH],
-            receiving: (Vec::new(), 0),
+            receiving: Partial::default(),
         })
     }
 
@@ -144,7 +151,7 @@ impl<'a> IoThread<'a> {
         if self.sending.is_none()
             && let Some(message) = self.socket.outgoing.messages.try_take()
         {
-            self.sending = Some((message, 0));
+            self.sending = Some(Partial { message, done: 0 });
             self.set.change(self.stream.as_raw_fd(), STREAM, READABLE | WRITABLE)?;
             self.send()?;
         }
@@ -153,7 +160,7 @@ impl<'a> IoThread<'a> {
 
     /// Makes one call; without a message there is nothing more to wait for.
     fn send(&mut self) -> Result<()> {
-        let Some((message, sent)) = &mut self.sending else {
+        let Some(Partial { message, done: sent }) = &mut self.sending else {
             self.set.change(self.stream.as_raw_fd(), STREAM, READABLE)?;
             return self.begin_sending();
         };
@@ -171,7 +178,7 @@ impl<'a> IoThread<'a> {
 
     /// Makes one call; returns false at the end of the connection.
     fn receive(&mut self) -> Result<bool> {
-        let (message, got) = &mut self.receiving;
+        let Partial { message, done: got } = &mut self.receiving;
         let is_first = message.is_empty();
         let room = if is_first { &mut self.batch[..] } else { &mut message[*got..] };
         let count = match self.stream.read(room) {
