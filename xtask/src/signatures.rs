@@ -34,7 +34,6 @@ const NOT_YET: &[&str] = &[
     "sojourn-loader",
     "sojourn-system",
     "sojourn-time",
-    "sojourn-wire",
 ];
 
 /// Fails with the signatures that have a tuple or too many parameters.
