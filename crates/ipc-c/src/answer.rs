@@ -10,7 +10,7 @@ use crate::server_handle::ServerHandle;
 use crate::status::Status;
 use crate::token::Claim;
 use crate::types::{Out, Token};
-use sojourn_ipc::raw::{self, Link, ReplyPlace};
+use sojourn_ipc::raw::{self, Link, ReplyBody, ReplyPlace};
 use sojourn_ipc::{INLINE_MAX, ReplyToken};
 
 impl ServerHandle {
@@ -56,11 +56,11 @@ impl ServerHandle {
             self.give_back(link);
             return Err(Status::TooLarge);
         }
-        let (place, body) = link.place(self.drafting.claim.line, body_len);
+        let ReplyBody { place, start } = link.place(self.drafting.claim.line, body_len);
         self.drafting.state = State::Long;
         self.drafting.link = Some(link);
         self.drafting.place = place;
-        Ok(body)
+        Ok(start)
     }
 
     /// Sends the answer under construction, if that is `out`, and returns its link.

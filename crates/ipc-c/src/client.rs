@@ -10,7 +10,7 @@ use crate::status::Status;
 use crate::types::{Client, In, LocalObject, Options, Out, PendingCall, WaitOut};
 use core::ffi::{c_char, c_int, c_void};
 use rustix::fd::AsRawFd;
-use sojourn_ipc::raw::{self, RequestPlace};
+use sojourn_ipc::raw::{self, CallNumbers, RequestBody, RequestPlace};
 use sojourn_ipc::{CallError, Connection, Deadline, Draft, INLINE_MAX, Pending};
 
 /// `sj_connection`.
@@ -64,10 +64,7 @@ impl ConnectionHandle {
             self.drafting.state = State::Short;
             return raw::words(&mut self.inner);
         }
-        let (state, body) = self.begin_long(body_len);
-        self.drafting.state = state;
-        self.drafting.seq = raw::slot_seq(&self.inner);
-        body
+        self.begin_long(body_len)
     }
 
     /// Sends the request under construction, if that is `out`, is short, has only a body, and the
@@ -96,12 +93,15 @@ impl ConnectionHandle {
     }
 
     #[inline(never)]
-    fn begin_long(&mut self, body_len: usize) -> (State, *mut u8) {
+    fn begin_long(&mut self, body_len: usize) -> *mut u8 {
+        self.drafting.seq = raw::slot_seq(&self.inner);
         if body_len as u64 > raw::request_max(&self.inner) {
-            return (State::TooLarge, self.scratch.room(body_len));
+            self.drafting.state = State::TooLarge;
+            return self.scratch.room(body_len);
         }
-        let (place, body) = raw::place_request(&mut self.inner, body_len);
-        (State::Long(place), body)
+        let RequestBody { place, start } = raw::place_request(&mut self.inner, body_len);
+        self.drafting.state = State::Long(place);
+        start
     }
 
     /// Completes the request under construction, if that is `out`, and returns its draft.
@@ -274,8 +274,9 @@ unsafe extern "C" fn sj_start(
     // SAFETY: null or a handle, as the header asks.
     let (Ok(handle), false) = (unsafe { handle(connection) }, out.is_null()) else { return };
     let body = guard_or(core::ptr::null_mut(), || handle.begin(body_len));
+    let body = core::ptr::slice_from_raw_parts_mut(body, body_len);
     // SAFETY: not null, so it can be written as the header asks.
-    unsafe { begun(out, body, body_len, op, false, handle.drafting.number) };
+    unsafe { begun(out, body, op, false, handle.drafting.number) };
 }
 
 #[unsafe(no_mangle)]
@@ -343,7 +344,7 @@ unsafe extern "C" fn sj_submit(
             draft.submit(deadline(deadline_ns)).map_err(|error| Status::of_call(&error))
         });
         status(submitted.map(|call| {
-            let (line, seq) = raw::numbers_of(&call);
+            let CallNumbers { line, seq } = raw::numbers_of(&call);
             let opaque = u64::from(line) | u64::from(seq) << 32;
             // SAFETY: not null, so it can be written as the header asks.
             unsafe { pending.write(PendingCall { opaque }) };

@@ -5,14 +5,22 @@
 
 use crate::types::{GrantRef, In, Out};
 use rustix::fd::AsRawFd;
-use sojourn_ipc::raw::Incoming;
+use sojourn_ipc::raw::{Counts, Incoming};
 
 /// The state of the message that a handle received last.
 #[derive(Debug, Default)]
 pub(crate) struct Received {
     pub(crate) number: u64,
-    /// Private copies of items: index, memory.
-    pub(crate) copies: Vec<(usize, Vec<u64>)>,
+    pub(crate) copies: Vec<ItemCopy>,
+}
+
+/// The private copy of an item.
+#[derive(Debug)]
+pub(crate) struct ItemCopy {
+    /// The item's number in its message.
+    pub(crate) index: usize,
+    /// The item's bytes, and up to seven more.
+    pub(crate) words: Vec<u64>,
 }
 
 impl Received {
@@ -36,7 +44,7 @@ pub(crate) const SERVER: usize = 1;
 /// `message` can be written.
 #[inline]
 pub(crate) unsafe fn fill(message: *mut In, incoming: &Incoming, handle: u64, number: u64) {
-    let (items, fds, grants) = incoming.counts();
+    let Counts { items, fds, grants } = incoming.counts();
     let body = incoming.body();
     // SAFETY: the caller's contract.
     unsafe {
@@ -58,7 +66,7 @@ pub(crate) unsafe fn fill(message: *mut In, incoming: &Incoming, handle: u64, nu
 
 #[inline(never)]
 unsafe fn fill_parts(message: *mut In, incoming: &Incoming) {
-    let (items, fds, _) = incoming.counts();
+    let Counts { items, fds, .. } = incoming.counts();
     for at in 0..usize::from(items) {
         // SAFETY: a header was checked to have no more items than the array; the caller's contract.
         unsafe { (*message).item_lens[at] = incoming.item(at).map_or(0, |item| item.len()) };
@@ -101,18 +109,11 @@ pub(crate) unsafe fn clear(message: *mut In, fault: u32) {
 /// # Safety
 /// `out` can be written.
 #[inline]
-pub(crate) unsafe fn begun(
-    out: *mut Out,
-    body: *mut u8,
-    body_len: usize,
-    op: u16,
-    is_reply: bool,
-    number: u64,
-) {
+pub(crate) unsafe fn begun(out: *mut Out, body: *mut [u8], op: u16, is_reply: bool, number: u64) {
     // SAFETY: the caller's contract.
     unsafe {
-        (*out).body = body;
-        (*out).body_len = body_len;
+        (*out).body = body.cast();
+        (*out).body_len = body.len();
         (*out).op = op;
         (*out).n_items = 0;
         (*out).n_fds = 0;

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::ffi::{CStr, CString};
 
 use super::item::Item;
-use super::pod::{Pod, bytes_of_mut, cast, to_vec};
+use super::pod::{Pod, Words, bytes_of_mut, cast, to_vec};
 use super::slots::Slot;
 use super::{Cause, DecodeError, Decoder, View};
 
@@ -55,7 +55,7 @@ impl<'m, const N: usize> View<'m, N> {
     /// [`Cause::Form`] for a form that does not exist or a null with a count.
     #[inline]
     pub fn header_or_null<const AT: usize>(self) -> Result<Option<Header>, DecodeError> {
-        let (count, form) = self.pair::<AT>();
+        let Words(count, form) = self.pair::<AT>();
         match form {
             1..=3 => Ok(Some(Header { count, form, offset: self.offset + AT })),
             0 if count == 0 => Ok(None),
@@ -87,7 +87,7 @@ impl<'m, const N: usize> View<'m, N> {
         size: i128,
         first: i128,
     ) -> Result<(), DecodeError> {
-        let (size_sent, first_sent) = self.pair::<AT>();
+        let Words(size_sent, first_sent) = self.pair::<AT>();
         let end = u64::from(first_sent) + u64::from(header.count);
         let fits = end <= u64::from(size_sent);
         let agree = i128::from(size_sent) == size && i128::from(first_sent) == first;

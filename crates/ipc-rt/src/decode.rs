@@ -13,8 +13,9 @@
 
 use super::item::{FdList, Item};
 
-use super::shared::{LazyObjects, Objects, Shared};
-use super::slots::{Slot, Taken};
+use super::pod::Words;
+use super::shared::{LazyObjects, Objects, Reference, Shared};
+use super::slots::{Elements, Slot, Taken, count_items, count_words};
 use super::{Cause, ContextScope, DecodeError, Descriptor, Interface, View};
 use std::os::fd::OwnedFd;
 
@@ -154,11 +155,12 @@ impl<'m> Decoder<'m> {
         }
         if super::slots::have_numbers(slots) {
             self.now = self.next;
-            let objects = &mut self.objects;
-            self.next = count_words(slots, bytes, offset, (count, stride), self.next, objects)?;
+            let elements = Elements { slots, bytes, offset, count, stride };
+            self.next = count_words(&elements, self.next, &mut self.objects)?;
         } else if self.beside {
             self.now = self.next;
-            self.next = count_items(slots, bytes, offset, (count, stride), self.next);
+            let elements = Elements { slots, bytes, offset, count, stride };
+            self.next = count_items(&elements, self.next);
         }
         Ok(())
     }
@@ -280,7 +282,7 @@ impl<'m> Decoder<'m> {
         slots: &[Slot],
         read: impl FnOnce(&mut Self, View<'m, M>) -> Result<T, DecodeError>,
     ) -> Result<Option<Shared<T>>, DecodeError> {
-        let (number, rest) = view.pair::<AT>();
+        let Words(number, rest) = view.pair::<AT>();
         let slot = view.offset + AT;
         if rest != 0 {
             return Self::fail(Cause::Padding, slot + 4);
@@ -288,13 +290,13 @@ impl<'m> Decoder<'m> {
         if number == 0 {
             return Ok(None);
         }
-        let (cell, first) = self.objects().refer::<T>(number, slot)?;
-        if first {
+        let Reference { object, is_first } = self.objects().refer::<T>(number, slot)?;
+        if is_first {
             self.objects().open(number);
             let value = self.object::<M, T>(slots, read)?;
-            self.objects().fill(&cell, value);
+            self.objects().fill(&object, value);
         }
-        Ok(Some(cell))
+        Ok(Some(object))
     }
 
     /// Returns true if a `unique` pointer is present.
@@ -307,8 +309,8 @@ impl<'m> Decoder<'m> {
         view: View<'_, N>,
     ) -> Result<bool, DecodeError> {
         match view.pair::<AT>() {
-            (0, 0) => Ok(false),
-            (1, 0) => Ok(true),
+            Words(0, 0) => Ok(false),
+            Words(1, 0) => Ok(true),
             _ => Self::fail(Cause::Pointer, view.offset + AT),
         }
     }
@@ -352,33 +354,4 @@ impl<'m> Decoder<'m> {
         }
         self.objects.finish(self.len)
     }
-}
-
-/// Counts the words of `count` elements of `stride` bytes: what is taken once theirs has been.
-#[cold]
-fn count_words(
-    slots: &[Slot],
-    bytes: &[u8],
-    offset: usize,
-    (count, stride): (usize, usize),
-    mut taken: Taken,
-    objects: &mut LazyObjects,
-) -> Result<Taken, DecodeError> {
-    for index in 0..count {
-        super::slots::scan(slots, bytes, index * stride, offset, &mut taken, objects)?;
-    }
-    Ok(taken)
-}
-
-/// The same where no `ptr` pointers are.
-#[cold]
-fn count_items(
-    slots: &[Slot],
-    bytes: &[u8],
-    offset: usize,
-    elements: (usize, usize),
-    taken: Taken,
-) -> Taken {
-    // Only words of `ptr` pointers can be wrong.
-    count_words(slots, bytes, offset, elements, taken, &mut LazyObjects::default()).unwrap_or(taken)
 }

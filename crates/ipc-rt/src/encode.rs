@@ -49,16 +49,20 @@ impl Beside<'_> {
     }
 }
 
+/// The lists after an item was to be appended.
+struct WithItem<'d> {
+    beside: Box<Beside<'d>>,
+    /// The outcome; after an error the lists are as before.
+    done: Result<(), EncodeError>,
+}
+
 /// The lists with one more item. By value: see [`Rare`].
 #[cold]
 #[inline(never)]
-fn with_item<'d>(
-    beside: Option<Box<Beside<'d>>>,
-    item: &'d [u8],
-) -> (Box<Beside<'d>>, Result<(), EncodeError>) {
+fn with_item<'d>(beside: Option<Box<Beside<'d>>>, item: &'d [u8]) -> WithItem<'d> {
     let mut beside = ready(beside);
     let done = if beside.items.push(item) { Ok(()) } else { Err(EncodeError::Overflow) };
-    (beside, done)
+    WithItem { beside, done }
 }
 
 /// A message being written: the body, and what travels beside it for `'d`.
@@ -280,7 +284,7 @@ impl<'e, 'd> Writer<'e, 'd> {
     /// [`EncodeError::Overflow`] beyond [`ITEMS_MAX`].
     #[inline(always)]
     pub fn put_item(&mut self, item: &'d [u8]) -> Result<(), EncodeError> {
-        let (beside, done) = with_item(self.encoder.beside.0.take(), item);
+        let WithItem { beside, done } = with_item(self.encoder.beside.0.take(), item);
         self.encoder.beside.0 = Some(beside);
         done
     }

@@ -196,8 +196,8 @@ impl Measure {
     /// The object behind a `ptr` pointer, if it has not been met before.
     pub fn shared<'v, T>(&mut self, pointer: &'v Option<Shared<T>>) -> Option<&'v T> {
         let object = pointer.as_ref()?;
-        let (_, new) = self.numbers.get().name(Shared::address(object), 0);
-        new.then_some(&**object)
+        let is_new = self.numbers.get().name(Shared::address(object), 0).is_new;
+        is_new.then_some(&**object)
     }
 
     /// Runs `visit` on a value that does not live as long as the message: see

@@ -111,10 +111,14 @@ pub const fn pair(first: u32, second: u32) -> u64 {
     }
 }
 
+/// Two 32-bit words, the one at the lower address first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Words(pub u32, pub u32);
+
 /// The words of [`pair`].
 #[inline(always)]
 #[must_use]
-pub const fn split(both: u64) -> (u32, u32) {
+pub const fn split(both: u64) -> Words {
     let (low, high) = (both as u32, (both >> 32) as u32);
-    if cfg!(target_endian = "big") { (high, low) } else { (low, high) }
+    if cfg!(target_endian = "big") { Words(high, low) } else { Words(low, high) }
 }

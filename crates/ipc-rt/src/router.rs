@@ -40,8 +40,15 @@ pub trait Service<T: ServerTransport> {
 
 /// Several services behind one endpoint.
 pub struct Router<T: ServerTransport> {
-    entries: Vec<(u16, Box<dyn Service<T> + Send>)>,
+    entries: Vec<Entry<T>>,
     next_base: u16,
+}
+
+/// A service of a router.
+struct Entry<T: ServerTransport> {
+    /// The operation number at the endpoint of the service's operation 0.
+    base: u16,
+    service: Box<dyn Service<T> + Send>,
 }
 
 impl<T: ServerTransport> Default for Router<T> {
@@ -75,7 +82,7 @@ impl<T: ServerTransport> Router<T> {
     pub fn add(&mut self, service: impl Service<T> + Send + 'static) -> Result<(), RouterFull> {
         let next = self.next_base.checked_add(service.operations()).filter(|next| *next < BIND_OP);
         let next = next.ok_or(RouterFull)?;
-        self.entries.push((self.next_base, Box::new(service)));
+        self.entries.push(Entry { base: self.next_base, service: Box::new(service) });
         self.next_base = next;
         Ok(())
     }
@@ -83,7 +90,7 @@ impl<T: ServerTransport> Router<T> {
 
 impl<T: ServerTransport> Service<T> for Router<T> {
     fn base_of(&self, wanted: &InterfaceId) -> Option<u16> {
-        self.entries.iter().find_map(|(base, service)| Some(base + service.base_of(wanted)?))
+        self.entries.iter().find_map(|entry| Some(entry.base + entry.service.base_of(wanted)?))
     }
 
     fn operations(&self) -> u16 {
@@ -91,23 +98,23 @@ impl<T: ServerTransport> Service<T> for Router<T> {
     }
 
     fn dispatch(&mut self, op: u16, oneway: bool, request: T::Request<'_>) -> Served<T::Ready> {
-        let behind = self.entries.partition_point(|(base, _)| *base <= op);
+        let behind = self.entries.partition_point(|entry| entry.base <= op);
         match behind.checked_sub(1).and_then(|at| self.entries.get_mut(at)) {
-            Some((base, service)) => service.dispatch(op - *base, oneway, request),
+            Some(Entry { base, service }) => service.dispatch(op - *base, oneway, request),
             None => unknown_operation::<T>(oneway, request),
         }
     }
 
     fn connected(&mut self, client: ClientId, credentials: Credentials) {
-        self.entries.iter_mut().for_each(|(_, s)| s.connected(client, credentials));
+        self.entries.iter_mut().for_each(|entry| entry.service.connected(client, credentials));
     }
 
     fn notified(&mut self, client: ClientId, bits: u64) {
-        self.entries.iter_mut().for_each(|(_, s)| s.notified(client, bits));
+        self.entries.iter_mut().for_each(|entry| entry.service.notified(client, bits));
     }
 
     fn gone(&mut self, client: ClientId) {
-        self.entries.iter_mut().for_each(|(_, s)| s.gone(client));
+        self.entries.iter_mut().for_each(|entry| entry.service.gone(client));
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Not here: taking it from the body (`decode`).
 
-use super::pod::{Pod, load};
+use super::pod::{Pod, Words, load};
 use super::{Cause, DecodeError};
 
 /// `N` bytes of the body, to be read at offsets known at compile time.
@@ -24,7 +24,7 @@ impl<'m, const N: usize> View<'m, N> {
     /// The two 32-bit words at `AT`.
     #[inline(always)]
     #[must_use]
-    pub fn pair<const AT: usize>(self) -> (u32, u32) {
+    pub fn pair<const AT: usize>(self) -> Words {
         super::pod::split(self.get::<AT, u64>())
     }
 

@@ -47,7 +47,8 @@ pub enum BindError {
 #[derive(Debug)]
 pub struct Listener {
     socket: OwnedFd,
-    _guard: Option<Guard>,
+    /// The guard of the name's file, if the name has one.
+    guard: Option<Guard>,
 }
 
 impl Listener {
@@ -57,8 +58,7 @@ impl Listener {
     /// [`BindError`].
     pub fn bind(address: Address) -> Result<Self, BindError> {
         let name = address.to_string();
-        let (socket, guard) = listen(address, &name)?;
-        Ok(Self { socket, _guard: guard })
+        listen(address, &name)
     }
 }
 
@@ -112,13 +112,16 @@ impl Endpoint {
     }
 
     fn make(
-        listening: Option<(OwnedFd, Option<Guard>)>,
+        listener: Option<Listener>,
         name: String,
         options: ServerOptions,
         proxies: Option<Arc<dyn Proxies>>,
     ) -> Result<Self, BindError> {
         let system = |error| BindError::System(name.clone(), error);
-        let (listener, guard) = listening.unzip();
+        let (listener, guard) = match listener {
+            Some(Listener { socket, guard }) => (Some(socket), guard),
+            None => (None, None),
+        };
         let control = Control {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system)?,
             listener,
@@ -138,7 +141,7 @@ impl Endpoint {
             .name("sojourn-control".into())
             .spawn(move || lobby.run())
             .map_err(|_| system(Errno::AGAIN))?;
-        Ok(Self { shared, control, thread: Some(thread), _guard: guard.flatten() })
+        Ok(Self { shared, control, thread: Some(thread), _guard: guard })
     }
 
     /// Creates a handle for one more server thread. A new client is given to the thread that has
@@ -201,8 +204,8 @@ impl Drop for Endpoint {
     }
 }
 
-/// Returns the listening socket for `address` and the guard of its file.
-fn listen(address: Address, name: &str) -> Result<(OwnedFd, Option<Guard>), BindError> {
+/// Listens at `address`, which errors call `name`.
+fn listen(address: Address, name: &str) -> Result<Listener, BindError> {
     let system = |error| BindError::System(name.into(), error);
     let socket_address = address.socket_address();
     match (address, socket_address) {
@@ -213,7 +216,7 @@ fn listen(address: Address, name: &str) -> Result<(OwnedFd, Option<Guard>), Bind
                 return Err(BindError::NotAListener(name.into()));
             }
             rustix::io::ioctl_fionbio(&fd, true).map_err(system)?;
-            Ok((fd, None))
+            Ok(Listener { socket: fd, guard: None })
         }
         (_, None) => Err(system(Errno::NAMETOOLONG)),
         (address, Some(socket_address)) => {
@@ -253,7 +256,7 @@ fn listen(address: Address, name: &str) -> Result<(OwnedFd, Option<Guard>), Bind
                 Address::Path(path) => Some(Guard::new(path)),
                 _ => None,
             };
-            Ok((socket, guard))
+            Ok(Listener { socket, guard })
         }
     }
 }

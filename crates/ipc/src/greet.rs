@@ -10,11 +10,11 @@ use crate::ancillary;
 use crate::control::{self, GREETING, Packet, Received, Topic, WHOLE};
 use crate::deadline::now_ns;
 use crate::fault;
-use crate::layout::{Layout, Region};
+use crate::layout::{Layout, NewRegion, Region};
 use crate::link::ServerThread;
 use crate::link::{ClientLink, Terms};
 use crate::lock::lock;
-use crate::options::ServerOptions;
+use crate::options::{Clients, ServerOptions};
 use crate::proxy::ClientSocket;
 use crate::rt::Reason;
 use crate::rt::{ClientId, Credentials};
@@ -55,6 +55,12 @@ struct GreetedClient {
     socket: ClientSocket,
     hello: Packet,
     credentials: Credentials,
+}
+
+/// A client that gets no link.
+struct Refusal {
+    socket: ClientSocket,
+    reason: Reason,
 }
 
 /// The control thread's state.
@@ -278,7 +284,7 @@ impl Lobby {
         theirs += self.waiting.iter().filter(|guest| is_theirs(&guest.credentials)).count();
         let process_user = || rustix::process::geteuid().as_raw();
         let own = self.shared.options.own_user.unwrap_or_else(process_user);
-        self.shared.options.is_full_for(uid, own, (theirs, all))
+        self.shared.options.is_full_for(uid, own, Clients { theirs, all })
     }
 
     /// Gives a client that greeted its region and its thread.
@@ -288,7 +294,7 @@ impl Lobby {
         let Some(id) = self.free_index() else { return refuse(socket, Reason::TooManyClients) };
         let link = match self.link(greeted, id, thread) {
             Ok(link) => link,
-            Err((socket, reason)) => return refuse(&socket, reason),
+            Err(Refusal { socket, reason }) => return refuse(&socket, reason),
         };
         link.thread.clients.fetch_add(1, Ordering::Relaxed);
         fault::point("server.welcomed");
@@ -323,19 +329,19 @@ impl Lobby {
         Some(ClientId { index: index as u32, generation: slot.generation })
     }
 
-    /// Creates the link and sends the welcome. On failure the socket is returned with the reason.
+    /// Creates the link and sends the welcome.
     fn link(
         &self,
         greeted: GreetedClient,
         id: ClientId,
         thread: Arc<ServerThread>,
-    ) -> Result<Arc<ClientLink>, (ClientSocket, Reason)> {
+    ) -> Result<Arc<ClientLink>, Refusal> {
         let options = &self.shared.options;
         let GreetedClient { socket, hello, credentials } = greeted;
         let layout = layout(options, hello);
         let _ = rustix::net::sockopt::set_socket_passcred(&socket, false);
-        let Ok((segment, region)) = Region::create(layout) else {
-            return Err((socket, Reason::NoResources));
+        let Ok(NewRegion { segment, region }) = Region::create(layout) else {
+            return Err(Refusal { socket, reason: Reason::NoResources });
         };
         let mut welcome = Packet::new(Topic::Welcome, id.index);
         welcome.a = u64::from(id.generation) | u64::from(layout.slots) << 32;
@@ -355,7 +361,7 @@ impl Lobby {
         };
         let key = u64::from(id.index) | u64::from(id.generation) << 32;
         if self.control.watch(&socket, key).is_err() {
-            return Err((socket, Reason::NoResources));
+            return Err(Refusal { socket, reason: Reason::NoResources });
         }
         let link = Arc::new(ClientLink::new(terms, region, socket, thread));
         fault::point("server.region");

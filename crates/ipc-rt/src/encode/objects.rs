@@ -197,7 +197,9 @@ impl<'e, 'd> Writer<'e, 'd> {
         let slot = core::ptr::from_ref(pointer) as usize;
         let number = match pointer {
             None => 0,
-            Some(object) => self.encoder.beside().numbers.name(Shared::address(object), slot).0,
+            Some(object) => {
+                self.encoder.beside().numbers.name(Shared::address(object), slot).number
+            }
         };
         block.put::<AT, u64>(pair(number, 0));
     }

@@ -377,7 +377,7 @@ impl<'a> Gen<'a> {
         let call = if op.deferred {
             let reply = op.type_of("DeferredReply");
             quote! {
-                let (sender_, mailbox_) = rt::mailbox();
+                let rt::NewMailbox { sender: sender_, mailbox: mailbox_ } = rt::mailbox();
                 (*local_.0).#name(#args #reply::local(sender_));
                 return mailbox_.wait(deadline_);
             }

@@ -239,8 +239,8 @@ impl<'a> Gen<'a> {
                     self.server.client_notified(client, bits);
                 }
                 fn gone(&mut self, client: rt::ClientId) {
-                    for (kind, number) in self.contexts.run_down(client) {
-                        #run_down(&*self.server, kind, number);
+                    for handle in self.contexts.run_down(client) {
+                        #run_down(&*self.server, handle.kind, handle.number);
                     }
                     self.server.client_gone(client);
                 }
