@@ -26,7 +26,6 @@ const NOT_YET: &[&str] = &[
     "sojourn-cli",
     "sojourn-filter",
     "sojourn-firewall",
-    "sojourn-idl",
     "sojourn-lab",
     "sojourn-loader",
     "sojourn-system",
