@@ -1,7 +1,7 @@
 //! The C functions of clients: connections, requests, answers.
 
 use crate::errno::guard_or;
-use crate::handle::{deadline, first_number, free, give, guard, handle, status};
+use crate::handle::{MessageNumber, deadline, free, give, guard, handle, status};
 use crate::message::{self, Received, begun};
 use crate::options::{address, connect_options};
 use crate::parts;
@@ -26,7 +26,7 @@ pub(crate) struct ConnectionHandle {
 #[derive(Debug)]
 struct Drafting {
     /// The request's number, which its `sj_out` carries.
-    number: u64,
+    number: MessageNumber,
     body_len: usize,
     state: State,
     /// The number of the slots' requests when the request was begun. If it has changed, the area of
@@ -52,13 +52,13 @@ fn word_of(handle: &mut ConnectionHandle) -> u64 {
 impl ConnectionHandle {
     fn new(inner: Connection) -> Self {
         let drafting =
-            Drafting { number: first_number(), body_len: 0, state: State::Closed, seq: 0 };
+            Drafting { number: MessageNumber::first(), body_len: 0, state: State::Closed, seq: 0 };
         Self { inner, received: Received::default(), drafting, scratch: Scratch::default() }
     }
 
     #[inline]
     fn begin(&mut self, body_len: usize) -> *mut u8 {
-        self.drafting.number += 1;
+        self.drafting.number = self.drafting.number.next();
         self.drafting.body_len = body_len;
         if body_len <= INLINE_MAX {
             self.drafting.state = State::Short;
@@ -79,7 +79,7 @@ impl ConnectionHandle {
         }
         // SAFETY: not null, so begun by us, who wrote these.
         let (number, has_parts) = unsafe { ((*out).private[0], parts::has_any(out)) };
-        if number != self.drafting.number || has_parts {
+        if MessageNumber(number) != self.drafting.number || has_parts {
             return None;
         }
         // SAFETY: as above.
@@ -115,7 +115,7 @@ impl ConnectionHandle {
         }
         // SAFETY: not null, so begun by us, who wrote these.
         let (number, body_len, op) = unsafe { ((*out).private[0], (*out).body_len, (*out).op) };
-        if number != self.drafting.number || body_len > self.drafting.body_len {
+        if MessageNumber(number) != self.drafting.number || body_len > self.drafting.body_len {
             return Err(Status::Invalid);
         }
         let place = match core::mem::replace(&mut self.drafting.state, State::Closed) {

@@ -3,6 +3,7 @@
 //! An `sj_in` names its handle and has its message's number, so that a stale one is refused. Not
 //! here: the functions on received messages (`received`).
 
+use crate::handle::MessageNumber;
 use crate::types::{GrantRef, In, Out};
 use rustix::fd::AsRawFd;
 use sojourn_ipc::raw::{Counts, Incoming};
@@ -10,7 +11,7 @@ use sojourn_ipc::raw::{Counts, Incoming};
 /// The state of the message that a handle received last.
 #[derive(Debug, Default)]
 pub(crate) struct Received {
-    pub(crate) number: u64,
+    pub(crate) number: MessageNumber,
     pub(crate) copies: Vec<ItemCopy>,
 }
 
@@ -26,8 +27,8 @@ pub(crate) struct ItemCopy {
 impl Received {
     /// Notes that another message is present, and returns its number.
     #[inline]
-    pub(crate) fn next(&mut self) -> u64 {
-        self.number += 1;
+    pub(crate) fn next(&mut self) -> MessageNumber {
+        self.number = self.number.next();
         if !self.copies.is_empty() {
             self.copies.clear();
         }
@@ -43,7 +44,12 @@ pub(crate) const SERVER: usize = 1;
 /// # Safety
 /// `message` can be written.
 #[inline]
-pub(crate) unsafe fn fill(message: *mut In, incoming: &Incoming, handle: u64, number: u64) {
+pub(crate) unsafe fn fill(
+    message: *mut In,
+    incoming: &Incoming,
+    handle: u64,
+    number: MessageNumber,
+) {
     let Counts { items, fds, grants } = incoming.counts();
     let body = incoming.body();
     // SAFETY: the caller's contract.
@@ -56,7 +62,7 @@ pub(crate) unsafe fn fill(message: *mut In, incoming: &Incoming, handle: u64, nu
         (*message).n_grants = grants;
         (*message).fault = 0;
         (*message).private[0] = handle;
-        (*message).private[1] = number;
+        (*message).private[1] = number.0;
     }
     if (items | fds | grants) != 0 {
         // SAFETY: the caller's contract.
@@ -109,7 +115,13 @@ pub(crate) unsafe fn clear(message: *mut In, fault: u32) {
 /// # Safety
 /// `out` can be written.
 #[inline]
-pub(crate) unsafe fn begun(out: *mut Out, body: *mut [u8], op: u16, is_reply: bool, number: u64) {
+pub(crate) unsafe fn begun(
+    out: *mut Out,
+    body: *mut [u8],
+    op: u16,
+    is_reply: bool,
+    number: MessageNumber,
+) {
     // SAFETY: the caller's contract.
     unsafe {
         (*out).body = body.cast();
@@ -119,6 +131,6 @@ pub(crate) unsafe fn begun(out: *mut Out, body: *mut [u8], op: u16, is_reply: bo
         (*out).n_fds = 0;
         (*out).n_grants = 0;
         (*out).is_reply = u8::from(is_reply);
-        (*out).private[0] = number;
+        (*out).private[0] = number.0;
     }
 }

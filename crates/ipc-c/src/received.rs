@@ -5,7 +5,7 @@
 
 use crate::client::ConnectionHandle;
 use crate::errno::guard_or;
-use crate::handle::{free, give, guard};
+use crate::handle::{MessageNumber, free, give, guard};
 use crate::message::{ItemCopy, Received, SERVER};
 use crate::scratch::zeroed;
 use crate::server_handle::ServerHandle;
@@ -70,7 +70,7 @@ unsafe fn holder<'h>(message: *const In) -> Option<Holder<'h>> {
             &mut *core::ptr::with_exposed_provenance_mut::<ServerHandle>(address)
         })
     };
-    let is_present = holder.present()?.received.number == number;
+    let is_present = holder.present()?.received.number == MessageNumber(number);
     is_present.then_some(holder)
 }
 

@@ -13,7 +13,7 @@ use crate::fault;
 use crate::layout::{Layout, Region};
 use crate::rt::ClientId;
 use crate::rt::Reason;
-use crate::shared::Shared;
+use crate::shared::{EndpointId, Shared};
 use crate::wait::{Policy, Wait};
 use core::time::Duration;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -126,7 +126,7 @@ fn connect(address: Address, options: &ConnectOptions) -> Result<Connection, Con
     let segment = Segment::accept(fd, layout.len()).map_err(region)?;
     let id = ClientId { index: welcome.id, generation: welcome.a as u32 };
     let is_here = server.pid.cast_unsigned() == std::process::id();
-    let space = is_here.then(|| Shared::in_this_space(welcome.d)).flatten();
+    let space = is_here.then(|| Shared::in_this_space(EndpointId(welcome.d))).flatten();
     Ok(Connection::new(Parts {
         id,
         region: Arc::new(Region::open(&segment, layout).map_err(region)?),

@@ -16,6 +16,7 @@ use crate::reply::{self, ReadyReply, ReplyDraft, ReplyToken};
 use crate::rt::{ClientId, Credentials, Gone, Reason};
 use crate::server::Server;
 use crate::server::request::{KeptGrant, Request};
+pub use crate::shared::EndpointId;
 use crate::shared::Shared;
 use crate::wait::Wait;
 use std::sync::Arc;
@@ -244,9 +245,9 @@ impl EndpointState {
         Self(Arc::clone(endpoint.shared()))
     }
 
-    /// Returns a number that no other endpoint of this process has had.
+    /// Returns the endpoint's identifier.
     #[inline]
-    pub fn id(&self) -> u64 {
+    pub fn id(&self) -> EndpointId {
         self.0.id
     }
 
