@@ -52,7 +52,7 @@ fn word(index: u32, generation: u32) -> u64 {
 }
 
 impl ContextTable {
-    /// No handles.
+    /// Creates a table without handles.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -63,7 +63,7 @@ impl ContextTable {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The word for the server's `number`, which `client` holds from now on; 0 for 0.
+    /// Returns the word for the server's `number`, which `client` holds from now on; 0 for 0.
     #[must_use]
     pub fn issue(&self, client: ClientId, kind: u32, number: u64) -> u64 {
         if number == 0 {
@@ -85,8 +85,8 @@ impl ContextTable {
         word(index, entry.generation)
     }
 
-    /// The server's number for a word from `client`; 0 for 0; `None` if the client does not hold
-    /// it.
+    /// Returns the server's number for a word from `client`; 0 for 0; `None` if the client does not
+    /// hold it.
     #[must_use]
     pub fn find(&self, client: ClientId, kind: u32, word: u64) -> Option<u64> {
         if word == 0 {
@@ -100,7 +100,7 @@ impl ContextTable {
         valid.then_some(handle.number)
     }
 
-    /// `client` no longer holds `number`.
+    /// Notes that `client` no longer holds `number`.
     pub fn forget(&self, client: ClientId, kind: u32, number: u64) {
         let held = Held { client, handle: ServerHandle { kind, number } };
         let entries = &mut *self.lock();
@@ -134,7 +134,7 @@ pub struct ContextScope {
 }
 
 impl ContextScope {
-    /// Those of `client` in `table`.
+    /// Returns the handles of `client` in `table`.
     #[must_use]
     pub fn new(table: &Arc<ContextTable>, client: ClientId) -> Self {
         Self { table: Arc::clone(table), client }

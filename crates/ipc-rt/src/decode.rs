@@ -42,8 +42,8 @@ pub struct Decoder<'m> {
 }
 
 impl<'m> Decoder<'m> {
-    /// A decoder over a private `body` and what came with it. `grants` are those of the message,
-    /// resolved to memory by the transport.
+    /// Creates a decoder over a private `body` and what came with it. `grants` are those of the
+    /// message, resolved to memory by the transport.
     #[inline]
     #[must_use]
     pub fn new(
@@ -68,7 +68,7 @@ impl<'m> Decoder<'m> {
         }
     }
 
-    /// Context handles are looked up in `scope` from now on (servers).
+    /// Looks context handles up in `scope` from now on (servers).
     pub fn set_contexts(&mut self, scope: &'m ContextScope) {
         self.contexts = Some(scope);
     }
@@ -84,7 +84,8 @@ impl<'m> Decoder<'m> {
         if all <= bytes { Ok(()) } else { Self::fail(Cause::TooLarge, self.at()) }
     }
 
-    /// `cause` at byte `at`. Does not look at the decoder, which therefore can live in registers.
+    /// Returns the error `cause` at byte `at`. Does not look at the decoder, which therefore can
+    /// live in registers.
     #[inline]
     pub(super) fn fail<T>(cause: Cause, at: usize) -> Result<T, DecodeError> {
         Err(DecodeError::new(cause, at))
@@ -94,13 +95,13 @@ impl<'m> Decoder<'m> {
         self.objects.get()
     }
 
-    /// Bytes taken.
+    /// Returns the number of bytes taken.
     #[inline]
     fn at(&self) -> usize {
         self.len - self.rest.len()
     }
 
-    /// The next `bytes` bytes; those up to the next multiple of 8 must be zero.
+    /// Takes the next `bytes` bytes; those up to the next multiple of 8 must be zero.
     #[inline]
     pub(super) fn take(&mut self, bytes: usize) -> Result<&'m [u8], DecodeError> {
         // Wraps only for what no slice has.
@@ -119,7 +120,7 @@ impl<'m> Decoder<'m> {
         Ok(object)
     }
 
-    /// The primary block, whose words are at `slots`.
+    /// Takes the primary block, whose words are at `slots`.
     ///
     /// # Errors
     /// [`Cause::Short`], and those of counting the words.
@@ -165,7 +166,7 @@ impl<'m> Decoder<'m> {
         Ok(())
     }
 
-    /// The object behind a word, of `N` bytes, read by `read`.
+    /// Takes the object behind a word, of `N` bytes, and reads it by `read`.
     ///
     /// # Errors
     /// [`Cause::Short`], [`Cause::Depth`], and those of `read`.
@@ -187,7 +188,7 @@ impl<'m> Decoder<'m> {
         Ok(value)
     }
 
-    /// One level down.
+    /// Goes one level down.
     #[inline]
     pub(super) fn descend(&mut self) -> Result<(), DecodeError> {
         if self.level >= super::measure::LEVELS_MAX {
@@ -197,13 +198,13 @@ impl<'m> Decoder<'m> {
         Ok(())
     }
 
-    /// One level up again.
+    /// Goes one level up again.
     #[inline]
     pub(super) fn ascend(&mut self) {
         self.level -= 1;
     }
 
-    /// `count` elements of `N` bytes, each read by `read`, from the body.
+    /// Takes `count` elements of `N` bytes from the body, and reads each by `read`.
     #[inline]
     pub(super) fn elements<const N: usize, R>(
         &mut self,
@@ -231,7 +232,7 @@ impl<'m> Decoder<'m> {
         Ok(values)
     }
 
-    /// A descriptor word.
+    /// Reads a descriptor word.
     ///
     /// # Errors
     /// [`Cause::Pointer`] for a word other than 0 and 1, [`Cause::Descriptor`] if none is left.
@@ -253,7 +254,7 @@ impl<'m> Decoder<'m> {
         }
     }
 
-    /// An interface reference; of interface `uuid`, where one is declared.
+    /// Reads an interface reference.
     ///
     /// # Errors
     /// As [`Decoder::descriptor`]; [`Cause::Padding`] for a null one that is not all zero.
@@ -272,7 +273,7 @@ impl<'m> Decoder<'m> {
         }
     }
 
-    /// A `ptr` pointer to an object of `M` bytes, read by `read` when it is first named.
+    /// Reads a `ptr` pointer to an object of `M` bytes, which `read` reads when it is first named.
     ///
     /// # Errors
     /// [`Cause::Number`], [`Cause::Padding`], [`Cause::Depth`], and those of `read`.
@@ -315,7 +316,7 @@ impl<'m> Decoder<'m> {
         }
     }
 
-    /// A context handle of interface type `kind`.
+    /// Reads a context handle of interface type `kind`.
     ///
     /// # Errors
     /// [`Cause::Handle`] for a handle that this client does not hold.
@@ -333,7 +334,7 @@ impl<'m> Decoder<'m> {
         }
     }
 
-    /// That everything has been read.
+    /// Checks that everything has been read.
     ///
     /// # Errors
     /// [`Cause::Trailing`], [`Cause::Item`], [`Cause::Descriptor`], [`Cause::Cycle`].

@@ -24,17 +24,18 @@ pub enum Served<Y> {
 
 /// Answers the calls of an interface.
 pub trait Service<T: ServerTransport> {
-    /// The base of interface `wanted` within this service; `None` if it is not served.
+    /// Returns the base of interface `wanted` within this service: the number of its operation 0.
+    /// `None` if it is not served.
     fn base_of(&self, wanted: &InterfaceId) -> Option<u16>;
-    /// How many operation numbers this service takes.
+    /// Returns the number of operation numbers that this service takes.
     fn operations(&self) -> u16;
     /// Serves a request whose operation number within this service is `op`. `oneway`: no answer.
     fn dispatch(&mut self, op: u16, oneway: bool, request: T::Request<'_>) -> Served<T::Ready>;
-    /// A client is there.
+    /// Notes that a client has connected.
     fn connected(&mut self, _client: ClientId, _credentials: Credentials) {}
-    /// A client has sent bits.
+    /// Notes that a client has sent notification bits.
     fn notified(&mut self, _client: ClientId, _bits: u64) {}
-    /// A client is gone: run down what it held.
+    /// Notes that a client is gone, and runs down what it held.
     fn gone(&mut self, _client: ClientId) {}
 }
 
@@ -69,7 +70,7 @@ impl<T: ServerTransport> core::fmt::Debug for Router<T> {
 pub struct RouterFull;
 
 impl<T: ServerTransport> Router<T> {
-    /// No services.
+    /// Creates a router without services.
     #[must_use]
     pub fn new() -> Self {
         Self { entries: Vec::new(), next_base: 0 }
@@ -130,8 +131,8 @@ pub fn unknown_operation<T: ServerTransport>(
     Served::Reply(request.into_token().fault(Fault::UNKNOWN_OPERATION))
 }
 
-/// What is to be done about a request that could not be read: a stale handle is answered with
-/// [`Fault::BAD_CONTEXT`], everything else is a violation, answered with a fault if `answer`.
+/// Returns what is to be done about a request that could not be read: a stale handle is answered
+/// with [`Fault::BAD_CONTEXT`], everything else is a violation, answered with a fault if `answer`.
 #[cold]
 pub fn refuse<T: ServerTransport>(
     request: T::Request<'_>,
@@ -178,7 +179,7 @@ pub fn serve<T: ServerTransport>(
     }
 }
 
-/// Tells the service what happened; `false` if the wait is over.
+/// Tells the service what happened; returns false if the wait is over.
 fn observe<T: ServerTransport, R>(
     service: &mut (impl Service<T> + ?Sized),
     arrival: &Arrival<R>,
@@ -206,7 +207,7 @@ pub fn answer<T: ServerTransport>(
     }
 }
 
-/// The binding call.
+/// Serves the binding call.
 #[cold]
 fn bind<T: ServerTransport>(
     service: &(impl Service<T> + ?Sized),

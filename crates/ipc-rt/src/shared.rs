@@ -17,7 +17,7 @@ use super::{Cause, DecodeError};
 pub struct Shared<T>(Arc<OnceLock<T>>);
 
 impl<T> Shared<T> {
-    /// A new object.
+    /// Creates an object.
     pub fn new(value: T) -> Self {
         Self(Arc::new(OnceLock::from(value)))
     }
@@ -28,7 +28,7 @@ impl<T> Shared<T> {
         Arc::ptr_eq(&a.0, &b.0)
     }
 
-    /// Identity of the object while it lives.
+    /// Returns an address that identifies the object while it lives.
     #[must_use]
     pub fn address(this: &Self) -> usize {
         Arc::as_ptr(&this.0) as usize
@@ -88,7 +88,7 @@ pub(super) struct Name {
 }
 
 impl Numbers {
-    /// The number of the object at `address`, a new one if it has none yet.
+    /// Returns the number of the object at `address`, a new one if it has none yet.
     pub(super) fn name(&mut self, address: usize, slot: usize) -> Name {
         if let Some(at) = self.seen.iter().position(|seen| seen.address == address) {
             return Name { number: at as u32 + 1, is_new: false };
@@ -168,7 +168,7 @@ impl Objects {
         Ok(())
     }
 
-    /// The object `number` (not 0), named by the word at `slot`.
+    /// Returns the object `number` (not 0), named by the word at `slot`.
     pub(super) fn refer<T: Send + Sync + 'static>(
         &mut self,
         number: u32,
@@ -186,12 +186,12 @@ impl Objects {
         Ok(Reference { object: Shared(cell), is_first: object.slot == slot })
     }
 
-    /// The bytes of `number` are being read from now on.
+    /// Notes that the bytes of object `number` are being read from now on.
     pub(super) fn open(&mut self, number: u32) {
         self.open.push(number);
     }
 
-    /// They have been read.
+    /// Notes that they have been read, and fills the object's cell.
     pub(super) fn fill<T>(&mut self, cell: &Shared<T>, value: T) {
         if let Some(number) = self.open.pop()
             && let Some(object) = self.list.get_mut(number as usize - 1)
