@@ -89,12 +89,12 @@ pub enum DeferredTo<R> {
 /// A place for an answer within one address space: the deferred reply of an in-process call.
 #[derive(Debug)]
 pub struct Mailbox<R> {
-    place: Arc<Place<R>>,
+    shared: Arc<Shared<R>>,
 }
 
 /// What a mailbox and its sender share.
 #[derive(Debug)]
-struct Place<R> {
+struct Shared<R> {
     state: Mutex<State<R>>,
     filled: Condvar,
 }
@@ -109,7 +109,7 @@ enum State<R> {
 /// The right to fill a [`Mailbox`]. Dropped, it answers [`Fault::DROPPED`].
 #[derive(Debug)]
 pub struct MailboxSender<R> {
-    place: Arc<Place<R>>,
+    shared: Arc<Shared<R>>,
 }
 
 /// A mailbox and the right to fill it.
@@ -124,8 +124,11 @@ pub struct NewMailbox<R> {
 /// Makes a mailbox.
 #[must_use]
 pub fn mailbox<R>() -> NewMailbox<R> {
-    let place = Arc::new(Place { state: Mutex::new(State::Empty), filled: Condvar::new() });
-    NewMailbox { sender: MailboxSender { place: Arc::clone(&place) }, mailbox: Mailbox { place } }
+    let shared = Arc::new(Shared { state: Mutex::new(State::Empty), filled: Condvar::new() });
+    NewMailbox {
+        sender: MailboxSender { shared: Arc::clone(&shared) },
+        mailbox: Mailbox { shared },
+    }
 }
 
 impl<R> MailboxSender<R> {
@@ -138,11 +141,11 @@ impl<R> MailboxSender<R> {
     }
 
     fn fill(&self, result: Result<R, Fault>) -> Result<(), Gone> {
-        let mut state = self.place.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
         match *state {
             State::Empty => {
                 *state = State::Full(result);
-                self.place.filled.notify_one();
+                self.shared.filled.notify_one();
                 Ok(())
             }
             State::Full(_) | State::Over => Err(Gone),
@@ -162,7 +165,7 @@ impl<R> Mailbox<R> {
     /// # Errors
     /// The fault, or [`CallError::Timeout`].
     pub fn wait(self, deadline: Deadline) -> Result<R, CallError> {
-        let Place { state, filled } = &*self.place;
+        let Shared { state, filled } = &*self.shared;
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             match core::mem::replace(&mut *state, State::Over) {
