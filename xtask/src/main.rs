@@ -48,9 +48,7 @@ cargo xtask COMMAND
                     setting
   deny              the check of dependencies alone: licences, sources and, with cargo-deny
                     installed, advisories, by deny.toml
-  signatures [PACKAGE]
-                    only the check that no signature has a tuple or more than five parameters;
-                    with a package, what is found in it
+  signatures        only the check that no signature has a tuple or more than five parameters
   layers            only the check that dependencies and imports point one way
   layers PACKAGE    show every import that is part of a circle within a package
   build             leave every shipped program and library in target/release
@@ -105,7 +103,6 @@ fn run() -> Result<()> {
         ["pages"] => pages::check(),
         ["deny"] => deny::check(),
         ["signatures"] => signatures::check(),
-        ["signatures", package] => signatures::show(package),
         ["layers"] => layers::check(),
         ["layers", package] => layers::show(package),
         ["build"] => build::build(),

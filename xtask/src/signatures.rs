@@ -19,37 +19,15 @@ use syn::visit::{self, Visit};
 /// Largest number of parameters beside the receiver.
 const PARAMETERS: usize = 5;
 
-/// Packages that have such signatures still. The list may only get shorter.
-const NOT_YET: &[&str] =
-    &["sojourn-idl", "sojourn-ipc", "sojourn-ipc-c", "sojourn-ipc-rt", "sojourn-wire"];
-
 /// Fails with the signatures that have a tuple or too many parameters.
 pub(crate) fn check() -> Result<()> {
     let mut found = Vec::new();
     for package in &packages()? {
-        let name = package["name"].as_str().unwrap_or_default();
-        let faults = faults_of(package)?;
-        match NOT_YET.contains(&name) {
-            true if faults.is_empty() => {
-                bail!("{name} is done: take it off the list in xtask/src/signatures.rs")
-            }
-            true => {}
-            false => found.extend(faults),
-        }
+        found.extend(faults_of(package)?);
     }
     if !found.is_empty() {
         bail!("signatures that do not say what their values are:\n{}", found.join("\n"));
     }
-    Ok(())
-}
-
-/// Prints what is found in one package.
-pub(crate) fn show(name: &str) -> Result<()> {
-    let packages = packages()?;
-    let package = packages.iter().find(|package| package["name"].as_str() == Some(name));
-    let faults = faults_of(package.with_context(|| format!("{name}: no such package"))?)?;
-    println!("{name}: {}", faults.len());
-    faults.iter().for_each(|fault| println!("{fault}"));
     Ok(())
 }
 

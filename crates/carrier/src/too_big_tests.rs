@@ -60,7 +60,7 @@ fn said(reason: Reason, packet: &[u8], to: IpAddr) -> Vec<u8> {
             message[16..20].copy_from_slice(&to.octets());
         }
         IpAddr::V6(to) => {
-            let len = emit_v6(reason, packet, (ROUTER_V6, to), &mut message).unwrap();
+            let len = emit_v6(reason, packet, ROUTER_V6, to, &mut message).unwrap();
             message.truncate(len);
         }
     }

@@ -53,12 +53,12 @@ pub(crate) enum Fate {
     /// The packets reach the end of the chain, or leave the hook unchanged before it.
     Passed,
     /// The fate of the packets cannot be known, because of what is there.
-    Unsure(Place),
+    Unsure(RulePosition),
 }
 
 /// Where a rule is that could affect packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct RulePosition {
     pub(crate) chain: Name,
     /// The rule's number; `None` for the chain's policy.
     pub(crate) rule: Option<u64>,
@@ -118,7 +118,7 @@ impl Walk<'_> {
     pub(crate) fn fate(&self, chain: &Name, depth: usize) -> Fate {
         let mut may_have_left = false;
         for rule in self.chains.rules.get(chain).into_iter().flatten() {
-            let here = || Place { chain: chain.clone(), rule: Some(rule.number) };
+            let here = || RulePosition { chain: chain.clone(), rule: Some(rule.number) };
             if self.looks(1).is_none() {
                 return Fate::Unsure(here());
             }
@@ -136,7 +136,7 @@ impl Walk<'_> {
                     }
                 };
                 match fate {
-                    Fate::Unsure(place) => return Fate::Unsure(place),
+                    Fate::Unsure(position) => return Fate::Unsure(position),
                     Fate::Accepted if is_sure && !may_have_left => return Fate::Accepted,
                     Fate::Accepted if is_sure => return Fate::Passed,
                     // The packets that do not match go on to the next rule.
@@ -153,7 +153,7 @@ impl Walk<'_> {
 }
 
 /// Writes the chain's name and the rule's number as nft(8) shows them.
-impl fmt::Display for Place {
+impl fmt::Display for RulePosition {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Name { family, table, name } = &self.chain;
         let family = crate::family::name(*family);

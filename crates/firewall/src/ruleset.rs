@@ -6,7 +6,7 @@
 //! (`chains`), single rules (`rule`), the legacy tables of iptables (`tables`).
 
 use crate::attributes::{Message, find, number, text};
-use crate::chains::{Body, Chains, DEPTH_MAX, Fate, Name, Place, Rule, Walk, looks};
+use crate::chains::{Body, Chains, DEPTH_MAX, Fate, Name, Rule, RulePosition, Walk, looks};
 use crate::family::{BRIDGE, INET, IPV4, IPV6, NETDEV};
 use crate::packets::Packets;
 use crate::rule::marks;
@@ -137,11 +137,13 @@ impl Ruleset {
             let walk = Walk { chains: &self.chains, packets, left: &left };
             match walk.fate(chain, DEPTH_MAX) {
                 Fate::Accepted => None,
-                Fate::Passed => hook.drops.then(|| Place { chain: chain.clone(), rule: None }),
-                Fate::Unsure(place) => Some(place),
+                Fate::Passed => {
+                    hook.drops.then(|| RulePosition { chain: chain.clone(), rule: None })
+                }
+                Fate::Unsure(position) => Some(position),
             }
         };
-        self.hooks.iter().find_map(concerns).map(|place| place.to_string())
+        self.hooks.iter().find_map(concerns).map(|position| position.to_string())
     }
 }
 

@@ -5,7 +5,7 @@
 //! target `ERROR`, which precede the chains that users make. Not here: single rules (`entry`),
 //! tables that nftables keeps (`ruleset`), reading tables (`kernel`).
 
-use crate::chains::{Body, Chains, DEPTH_MAX, Fate, Name, Place, Rule, Walk, looks};
+use crate::chains::{Body, Chains, DEPTH_MAX, Fate, Name, Rule, RulePosition, Walk, looks};
 use crate::entry::{ACCEPT, Entry, Target, first};
 use crate::packets::Packets;
 use crate::session::{Direction, Family, Session};
@@ -124,7 +124,7 @@ impl Table {
             return Some(format!("{table}, which cannot be read"));
         };
         let left = looks();
-        let Place { chain, rule } =
+        let RulePosition { chain, rule } =
             content.hooks.iter().find_map(|Hook { chain, direction, drops }| {
                 // Only the table `raw` comes before connection tracking.
                 let is_tracked = self.name != "raw";
@@ -133,8 +133,10 @@ impl Table {
                 let walk = Walk { chains: &content.chains, packets, left: &left };
                 match walk.fate(chain, DEPTH_MAX) {
                     Fate::Accepted => None,
-                    Fate::Passed => drops.then(|| Place { chain: chain.clone(), rule: None }),
-                    Fate::Unsure(place) => Some(place),
+                    Fate::Passed => {
+                        drops.then(|| RulePosition { chain: chain.clone(), rule: None })
+                    }
+                    Fate::Unsure(position) => Some(position),
                 }
             })?;
         Some(match rule.filter(|number| *number > 0) {

@@ -35,13 +35,20 @@ pub enum BuildError {
 /// The program then says `include!(concat!(env!("OUT_DIR"), "/calc.rs"));`.
 #[derive(Clone, Debug, Default)]
 pub struct Build {
-    files: Vec<(PathBuf, Option<PathBuf>)>,
+    files: Vec<InputFile>,
     include_dirs: Vec<PathBuf>,
     out_dir: Option<PathBuf>,
     rust: bool,
     c: bool,
     stubs: backend::Options,
     options: Options,
+}
+
+/// An IDL file with its ACF.
+#[derive(Clone, Debug)]
+struct InputFile {
+    idl: PathBuf,
+    acf: Option<PathBuf>,
 }
 
 impl Build {
@@ -54,7 +61,7 @@ impl Build {
     /// Adds an IDL file.
     #[must_use]
     pub fn idl(mut self, path: impl Into<PathBuf>) -> Self {
-        self.files.push((path.into(), None));
+        self.files.push(InputFile { idl: path.into(), acf: None });
         self
     }
 
@@ -62,7 +69,7 @@ impl Build {
     #[must_use]
     pub fn acf(mut self, path: impl Into<PathBuf>) -> Self {
         if let Some(last) = self.files.last_mut() {
-            last.1 = Some(path.into());
+            last.acf = Some(path.into());
         }
         self
     }
@@ -136,7 +143,7 @@ impl Build {
             None => env::var_os("OUT_DIR").map(PathBuf::from).ok_or(BuildError::NoOutDir)?,
         };
         let mut outputs = Vec::new();
-        for (idl, acf) in &self.files {
+        for InputFile { idl, acf } in &self.files {
             outputs.extend(self.compile_one(idl, acf.as_deref())?);
         }
         Ok(write_all(&dir, &outputs)?)

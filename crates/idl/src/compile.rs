@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use crate::diag::{self, Diagnostic, Severity, Sink, codes};
 use crate::ir::Module;
-use crate::sema::{self, Dialect, Places};
+use crate::sema::{self, Analyzed, Dialect, Places};
 use crate::source::{Loader, SourceMap};
 
 /// Choices for a compilation.
@@ -82,12 +82,12 @@ pub fn compile(
 ) -> Result<Compilation, Box<Failure>> {
     let mut sources = SourceMap::default();
     let mut sink = Sink::default();
-    let (mut module, places) = match read(main, loader, &mut sources, &mut sink) {
+    let Analyzed { mut module, places } = match read(main, loader, &mut sources, &mut sink) {
         Some(file) => {
             let dialect = Dialect { max_is_count: options.max_is_count };
             sema::analyze(file, dialect, loader, &mut sources, &mut sink)
         }
-        None => Default::default(),
+        None => Analyzed::default(),
     };
     module.name = stem(main);
     module.file = main.to_owned();

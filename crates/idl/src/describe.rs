@@ -1,8 +1,8 @@
 //! Types and expressions as text in the language's own words: for documentation and dumps.
 
 use crate::ir::{
-    Array, BinaryOp, Expr, Field, InterfaceRef, Module, Operation, Param, PtrClass, Scalar, Ty,
-    TypeKind, UnaryOp, Uuid,
+    Array, BinaryOp, Expr, Field, IntRange, InterfaceRef, Module, Operation, Param, PtrClass,
+    Scalar, Ty, TypeKind, UnaryOp, Uuid,
 };
 use crate::layout;
 
@@ -97,23 +97,27 @@ struct Declared {
     declarator: String,
 }
 
-/// `[attributes] type name` of something declared with type `ty`. `expand`: aliases are replaced
-/// by what they stand for.
-pub(crate) fn declaration(
-    module: &Module,
-    ty: &Ty,
-    name: &str,
-    mut attrs: Vec<String>,
-    names: Names<'_>,
-    expand: bool,
-) -> String {
-    let mut declared =
-        Declared { attrs: Vec::new(), base: String::new(), declarator: name.to_owned() };
-    declared.put(module, ty, names, expand, 0);
-    attrs.append(&mut declared.attrs);
-    let list = if attrs.is_empty() { String::new() } else { format!("[{}] ", attrs.join(", ")) };
-    let space = if declared.declarator.is_empty() { "" } else { " " };
-    format!("{list}{}{space}{}", declared.base, declared.declarator)
+/// How types are written.
+#[derive(Clone, Copy)]
+pub(crate) struct Writing<'a> {
+    pub(crate) module: &'a Module,
+    pub(crate) names: Names<'a>,
+    /// Aliases are replaced by what they stand for.
+    pub(crate) expand: bool,
+}
+
+impl Writing<'_> {
+    /// `[attributes] type name` of something declared with type `ty`.
+    pub(crate) fn declaration(self, ty: &Ty, name: &str, mut attrs: Vec<String>) -> String {
+        let mut declared =
+            Declared { attrs: Vec::new(), base: String::new(), declarator: name.to_owned() };
+        declared.put(self.module, ty, self.names, self.expand, 0);
+        attrs.append(&mut declared.attrs);
+        let list =
+            if attrs.is_empty() { String::new() } else { format!("[{}] ", attrs.join(", ")) };
+        let space = if declared.declarator.is_empty() { "" } else { " " };
+        format!("{list}{}{space}{}", declared.base, declared.declarator)
+    }
 }
 
 impl Declared {
@@ -203,12 +207,17 @@ fn class_text(class: PtrClass) -> &'static str {
     }
 }
 
+/// `range(low, high)`
+pub(crate) fn range_text(range: IntRange) -> String {
+    format!("range({}, {})", range.low, range.high)
+}
+
 /// A field as it would be declared.
 pub(crate) fn field_text(module: &Module, field: &Field, names: Names<'_>, expand: bool) -> String {
     let mut attrs = Vec::new();
     attrs.extend(field.ignore.then(|| "ignore".to_owned()));
-    attrs.extend(field.range.map(|(low, high)| format!("range({low}, {high})")));
-    declaration(module, &field.ty, &field.name, attrs, names, expand)
+    attrs.extend(field.range.map(range_text));
+    Writing { module, names, expand }.declaration(&field.ty, &field.name, attrs)
 }
 
 /// A parameter as it would be declared, under `name`.
@@ -222,16 +231,19 @@ pub(crate) fn param_text(
     let mut attrs = Vec::new();
     attrs.extend(param.is_in().then(|| "in".to_owned()));
     attrs.extend(param.is_out().then(|| "out".to_owned()));
-    attrs.extend(param.range.map(|(low, high)| format!("range({low}, {high})")));
+    attrs.extend(param.range.map(range_text));
     attrs.extend(param.retval.then(|| "retval".to_owned()));
     let name = if param.by_pointer { format!("*{name}") } else { name.to_owned() };
-    declaration(module, &param.ty, &name, attrs, names, expand)
+    Writing { module, names, expand }.declaration(&param.ty, &name, attrs)
 }
 
 /// The result's type.
 pub(crate) fn result_text(module: &Module, operation: &Operation, expand: bool) -> String {
     match &operation.result {
         None => "void".to_owned(),
-        Some(ty) => declaration(module, ty, "", Vec::new(), &|i| format!("${i}"), expand),
+        Some(ty) => {
+            let names = &|i| format!("${i}");
+            Writing { module, names, expand }.declaration(ty, "", Vec::new())
+        }
     }
 }

@@ -15,6 +15,6 @@ pub use codes::Code;
 pub use diagnostic::{Diagnostic, Label, Severity};
 pub use json::{Location, location, to_json};
 pub use render::render;
-pub(crate) use sink::Held;
 pub use sink::Sink;
+pub(crate) use sink::{Held, HeldCode};
 pub use suggest::{listing, nearest};

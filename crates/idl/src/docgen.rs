@@ -4,18 +4,23 @@
 
 use std::fmt::Write as _;
 
-use crate::describe::{declaration, field_text, param_text, result_text, scalar_text, uuid_text};
+use crate::describe::{Writing, field_text, param_text, result_text, scalar_text, uuid_text};
 use crate::ir::{
-    Const, ConstType, ConstValue, DeclaredOperation, Doc, Interface, Module, Operation, TypeDef,
-    TypeKind,
+    Const, ConstType, ConstValue, DeclaredOperation, Doc, Encapsulation, Interface, Module,
+    Operation, TypeDef, TypeKind,
 };
 
 enum Block {
     Heading(u8, String),
     Text(String),
     Code(String),
-    /// Rows of name and explanation.
-    Rows(Vec<(String, String)>),
+    Rows(Vec<Row>),
+}
+
+/// A name with its explanation.
+struct Row {
+    name: String,
+    text: String,
 }
 
 /// The documentation as Markdown.
@@ -30,7 +35,7 @@ pub fn markdown(module: &Module) -> String {
             }
             Block::Text(text) => writeln!(out, "{text}\n"),
             Block::Code(text) => writeln!(out, "```idl\n{text}\n```\n"),
-            Block::Rows(rows) => rows.iter().try_for_each(|(name, text)| {
+            Block::Rows(rows) => rows.iter().try_for_each(|Row { name, text }| {
                 let text = text.replace('\n', "\n  ");
                 writeln!(out, "- `{name}`{}{text}", if text.is_empty() { "" } else { ": " })
             }),
@@ -52,7 +57,7 @@ pub fn html(module: &Module) -> String {
             Block::Text(text) => writeln!(body, "{}", paragraphs(&text)),
             Block::Code(text) => writeln!(body, "<pre><code>{}</code></pre>", escape(&text)),
             Block::Rows(rows) => {
-                let items = rows.iter().fold(String::new(), |mut items, (name, text)| {
+                let items = rows.iter().fold(String::new(), |mut items, Row { name, text }| {
                     let (name, text) = (escape(name), escape(text));
                     let _ = writeln!(items, "<dt><code>{name}</code></dt><dd>{text}</dd>");
                     items
@@ -100,7 +105,9 @@ fn blocks(module: &Module) -> Vec<Block> {
     let consts: Vec<&Const> = module.consts.iter().filter(|c| !c.imported).collect();
     if !consts.is_empty() {
         blocks.push(Block::Heading(2, "Constants".to_owned()));
-        let rows = consts.iter().map(|c| (const_text(c), c.doc.clone().unwrap_or_default()));
+        let rows = consts
+            .iter()
+            .map(|c| Row { name: const_text(c), text: c.doc.clone().unwrap_or_default() });
         blocks.push(Block::Rows(rows.collect()));
     }
     blocks
@@ -114,18 +121,21 @@ fn interface_blocks(module: &Module, interface: &Interface, blocks: &mut Vec<Blo
     blocks.push(Block::Heading(2, format!("Interface {}", interface.name)));
     blocks.extend(text(&interface.doc));
     let base = interface.base.and_then(|id| module.interfaces.get(id.0 as usize));
+    let version = interface.version;
+    let fact = |name: &str, text| Row { name: name.to_owned(), text };
     let mut facts = vec![
-        ("uuid".to_owned(), uuid_text(&interface.uuid)),
-        ("version".to_owned(), format!("{}.{}", interface.version.major, interface.version.minor)),
+        fact("uuid", uuid_text(&interface.uuid)),
+        fact("version", format!("{}.{}", version.major, version.minor)),
     ];
-    facts.extend(base.map(|b| ("extends".to_owned(), b.name.clone())));
+    facts.extend(base.map(|b| fact("extends", b.name.clone())));
     blocks.push(Block::Rows(facts));
     for operation in &interface.operations {
         operation_blocks(module, operation, blocks);
     }
     if !interface.declared.is_empty() {
         blocks.push(Block::Heading(3, "Declared only".to_owned()));
-        let row = |op: &DeclaredOperation| (op.name.clone(), op.cause.message.clone());
+        let row =
+            |op: &DeclaredOperation| Row { name: op.name.clone(), text: op.cause.message.clone() };
         blocks.push(Block::Rows(interface.declared.iter().map(row).collect()));
     }
 }
@@ -134,8 +144,11 @@ fn operation_blocks(module: &Module, operation: &Operation, blocks: &mut Vec<Blo
     blocks.push(Block::Heading(3, operation.name.clone()));
     blocks.push(Block::Code(signature(module, operation)));
     blocks.extend(text(&operation.doc));
-    let documented = operation.params.iter().filter_map(|p| Some((p.name.clone(), p.doc.clone()?)));
-    let rows: Vec<(String, String)> = documented.collect();
+    let documented = operation
+        .params
+        .iter()
+        .filter_map(|p| Some(Row { name: p.name.clone(), text: p.doc.clone()? }));
+    let rows: Vec<Row> = documented.collect();
     if !rows.is_empty() {
         blocks.push(Block::Rows(rows));
     }
@@ -172,8 +185,10 @@ fn type_blocks(module: &Module, def: &TypeDef, blocks: &mut Vec<Block>) {
         }
         _ => Vec::new(),
     };
-    let rows: Vec<(String, String)> =
-        members.into_iter().filter_map(|(name, doc)| Some((name.clone(), doc.clone()?))).collect();
+    let rows: Vec<Row> = members
+        .into_iter()
+        .filter_map(|(name, doc)| Some(Row { name: name.clone(), text: doc.clone()? }))
+        .collect();
     if !rows.is_empty() {
         blocks.push(Block::Rows(rows));
     }
@@ -183,7 +198,8 @@ fn type_text(module: &Module, def: &TypeDef) -> String {
     let name = &def.name;
     match &def.kind {
         TypeKind::Alias(ty) => {
-            format!("typedef {};", declaration(module, ty, name, vec![], &|_| String::new(), false))
+            let writing = Writing { module, names: &|_| String::new(), expand: false };
+            format!("typedef {};", writing.declaration(ty, name, vec![]))
         }
         TypeKind::Enum(e) => {
             let members: Vec<String> =
@@ -207,7 +223,8 @@ fn type_text(module: &Module, def: &TypeDef) -> String {
 
 fn union_text(module: &Module, u: &crate::ir::Union, name: &str) -> String {
     let none = |_: u32| String::new();
-    let switch = |name: &str| declaration(module, &u.switch, name, vec![], &none, false);
+    let writing = Writing { module, names: &none, expand: false };
+    let switch = |name: &str| writing.declaration(&u.switch, name, vec![]);
     let mut arms = String::new();
     for arm in &u.arms {
         let cases: Vec<String> = arm.cases.iter().map(ToString::to_string).collect();
@@ -222,8 +239,8 @@ fn union_text(module: &Module, u: &crate::ir::Union, name: &str) -> String {
         let _ = writeln!(arms, "    {label}{member};");
     }
     match &u.encapsulated {
-        Some((kind, member)) => {
-            format!("typedef union switch ({}) {member} {{\n{arms}}} {name};", switch(kind))
+        Some(Encapsulation { tag, member }) => {
+            format!("typedef union switch ({}) {member} {{\n{arms}}} {name};", switch(tag))
         }
         None => format!("typedef [switch_type({})] union {{\n{arms}}} {name};", switch("")),
     }

@@ -21,7 +21,7 @@ pub use operations::{
     UserMarshal,
 };
 pub use types::{
-    Arm, Array, BinaryOp, Const, ConstType, ConstValue, Doc, Enum, EnumMember, Expr, Field,
-    InterfaceId, InterfaceRef, PtrClass, Scalar, StringTy, Struct, Ty, TypeId, TypeKind, UnaryOp,
-    Union, Uuid, Version,
+    Arm, Array, BinaryOp, Const, ConstType, ConstValue, Doc, Encapsulation, Enum, EnumMember, Expr,
+    Field, IntRange, InterfaceId, InterfaceRef, PtrClass, Scalar, StringTy, Struct, Ty, TypeId,
+    TypeKind, UnaryOp, Union, Uuid, Version,
 };

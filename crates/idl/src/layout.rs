@@ -11,9 +11,9 @@ mod known;
 
 pub use bound::{reply_size_max, request_size_max};
 pub use in_place::{
-    BlockLayout, InPlace, OBJECT_ALIGN, Slot, StructLayout, in_place, is_fixed, is_flat, is_header,
-    is_varying, kind, reply_is_fixed, reply_layout, request_is_fixed, request_layout, round_up,
-    scalar_size, strip, struct_layout,
+    BlockLayout, InPlace, OBJECT_ALIGN, Padding, Slot, StructLayout, in_place, is_fixed, is_flat,
+    is_header, is_varying, kind, reply_is_fixed, reply_layout, request_is_fixed, request_layout,
+    round_up, scalar_size, strip, struct_layout,
 };
 pub(crate) use known::Known;
 

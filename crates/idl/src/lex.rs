@@ -10,7 +10,7 @@ mod lexer;
 mod literal;
 mod token;
 
-pub(crate) use token::{Comment, Kind, PUNCTS, Token, Tokens};
+pub(crate) use token::{Comment, IncludedFile, Kind, PUNCTS, Token, Tokens};
 
 use crate::diag::{Diagnostic, Sink, codes};
 use crate::source::Span;

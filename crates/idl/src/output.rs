@@ -26,26 +26,29 @@ pub struct WriteError {
 /// [`WriteError`] for the first file that could not be written; no destination is touched then,
 /// unless a rename fails midway.
 pub fn write_all(dir: &Path, outputs: &[Output]) -> Result<Vec<PathBuf>, WriteError> {
-    let mut staged: Vec<(PathBuf, PathBuf)> = Vec::new();
+    let mut staged = Vec::new();
     let result = stage(dir, outputs, &mut staged);
     if let Err(failure) = result {
-        for (temporary, _) in &staged {
+        for Staged { temporary, .. } in &staged {
             // What cannot be removed now could not be removed later either.
             let _ = fs::remove_file(temporary);
         }
         return Err(failure);
     }
-    for (temporary, path) in &staged {
+    for Staged { temporary, path } in &staged {
         fs::rename(temporary, path).map_err(|source| WriteError { path: path.clone(), source })?;
     }
     Ok(outputs.iter().map(|o| dir.join(&o.path)).collect())
 }
 
-fn stage(
-    dir: &Path,
-    outputs: &[Output],
-    staged: &mut Vec<(PathBuf, PathBuf)>,
-) -> Result<(), WriteError> {
+/// A file that is written under a temporary name.
+struct Staged {
+    temporary: PathBuf,
+    /// Its destination.
+    path: PathBuf,
+}
+
+fn stage(dir: &Path, outputs: &[Output], staged: &mut Vec<Staged>) -> Result<(), WriteError> {
     for output in outputs {
         let path = dir.join(&output.path);
         if fs::read(&path).is_ok_and(|old| old == output.text.as_bytes()) {
@@ -58,7 +61,7 @@ fn stage(
         let mut name = path.file_name().unwrap_or_default().to_os_string();
         name.push(format!(".{}.tmp", std::process::id()));
         let temporary = path.with_file_name(name);
-        staged.push((temporary.clone(), path.clone()));
+        staged.push(Staged { temporary: temporary.clone(), path: path.clone() });
         fs::write(&temporary, &output.text).map_err(failed)?;
     }
     Ok(())

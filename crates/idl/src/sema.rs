@@ -29,7 +29,7 @@ mod uuid;
 mod well_known;
 
 pub use analyzer::Places;
-pub(crate) use analyzer::{Analyzer, Dialect};
+pub(crate) use analyzer::{Analyzed, Analyzer, Dialect};
 pub(crate) use com::{PRELUDE_NAME, dispatched};
 pub(crate) use imports::add_source;
 pub(crate) use remote::local;
@@ -49,7 +49,7 @@ pub(crate) fn analyze(
     loader: &dyn Loader,
     sources: &mut SourceMap,
     sink: &mut Sink,
-) -> (Module, Places) {
+) -> Analyzed {
     let mut analyzer = Analyzer {
         loader,
         sources,

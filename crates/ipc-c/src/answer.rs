@@ -5,12 +5,13 @@
 //! memory of the body. Not here: receiving (`server`).
 
 use crate::drafting::State;
+use crate::handle::MessageNumber;
 use crate::parts;
 use crate::server_handle::ServerHandle;
 use crate::status::Status;
 use crate::token::Claim;
 use crate::types::{Out, Token};
-use sojourn_ipc::raw::{self, Link, ReplyPlace};
+use sojourn_ipc::raw::{self, Link, ReplyBody, ReplyPlace};
 use sojourn_ipc::{INLINE_MAX, ReplyToken};
 
 impl ServerHandle {
@@ -20,7 +21,7 @@ impl ServerHandle {
         if let Some(link) = self.drafting.link.take() {
             self.give_back(link);
         }
-        self.drafting.number += 1;
+        self.drafting.number = self.drafting.number.next();
         self.drafting.body_len = body_len;
         match self.place(token, body_len) {
             Ok(body) => body,
@@ -56,11 +57,11 @@ impl ServerHandle {
             self.give_back(link);
             return Err(Status::TooLarge);
         }
-        let (place, body) = link.place(self.drafting.claim.line, body_len);
+        let ReplyBody { place, start } = link.place(self.drafting.claim.line, body_len);
         self.drafting.state = State::Long;
         self.drafting.link = Some(link);
         self.drafting.place = place;
-        Ok(body)
+        Ok(start)
     }
 
     /// Sends the answer under construction, if that is `out`, and returns its link.
@@ -70,7 +71,7 @@ impl ServerHandle {
     #[inline]
     pub(crate) unsafe fn answer(&mut self, out: *const Out) -> Result<Link, Status> {
         // SAFETY: if not null, begun by us, who wrote it.
-        if out.is_null() || unsafe { (*out).private[0] } != self.drafting.number {
+        if out.is_null() || unsafe { MessageNumber((*out).private[0]) } != self.drafting.number {
             return Err(Status::Invalid);
         }
         // SAFETY: as above.

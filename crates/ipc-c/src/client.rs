@@ -1,7 +1,7 @@
 //! The C functions of clients: connections, requests, answers.
 
 use crate::errno::guard_or;
-use crate::handle::{deadline, first_number, free, give, guard, handle, status};
+use crate::handle::{MessageNumber, deadline, free, give, guard, handle, status};
 use crate::message::{self, Received, begun};
 use crate::options::{address, connect_options};
 use crate::parts;
@@ -10,7 +10,7 @@ use crate::status::Status;
 use crate::types::{Client, In, LocalObject, Options, Out, PendingCall, WaitOut};
 use core::ffi::{c_char, c_int, c_void};
 use rustix::fd::AsRawFd;
-use sojourn_ipc::raw::{self, RequestPlace};
+use sojourn_ipc::raw::{self, CallNumbers, RequestBody, RequestPlace};
 use sojourn_ipc::{CallError, Connection, Deadline, Draft, INLINE_MAX, Pending};
 
 /// `sj_connection`.
@@ -26,7 +26,7 @@ pub(crate) struct ConnectionHandle {
 #[derive(Debug)]
 struct Drafting {
     /// The request's number, which its `sj_out` carries.
-    number: u64,
+    number: MessageNumber,
     body_len: usize,
     state: State,
     /// The number of the slots' requests when the request was begun. If it has changed, the area of
@@ -52,22 +52,19 @@ fn word_of(handle: &mut ConnectionHandle) -> u64 {
 impl ConnectionHandle {
     fn new(inner: Connection) -> Self {
         let drafting =
-            Drafting { number: first_number(), body_len: 0, state: State::Closed, seq: 0 };
+            Drafting { number: MessageNumber::first(), body_len: 0, state: State::Closed, seq: 0 };
         Self { inner, received: Received::default(), drafting, scratch: Scratch::default() }
     }
 
     #[inline]
     fn begin(&mut self, body_len: usize) -> *mut u8 {
-        self.drafting.number += 1;
+        self.drafting.number = self.drafting.number.next();
         self.drafting.body_len = body_len;
         if body_len <= INLINE_MAX {
             self.drafting.state = State::Short;
             return raw::words(&mut self.inner);
         }
-        let (state, body) = self.begin_long(body_len);
-        self.drafting.state = state;
-        self.drafting.seq = raw::slot_seq(&self.inner);
-        body
+        self.begin_long(body_len)
     }
 
     /// Sends the request under construction, if that is `out`, is short, has only a body, and the
@@ -82,7 +79,7 @@ impl ConnectionHandle {
         }
         // SAFETY: not null, so begun by us, who wrote these.
         let (number, has_parts) = unsafe { ((*out).private[0], parts::has_any(out)) };
-        if number != self.drafting.number || has_parts {
+        if MessageNumber(number) != self.drafting.number || has_parts {
             return None;
         }
         // SAFETY: as above.
@@ -96,12 +93,15 @@ impl ConnectionHandle {
     }
 
     #[inline(never)]
-    fn begin_long(&mut self, body_len: usize) -> (State, *mut u8) {
+    fn begin_long(&mut self, body_len: usize) -> *mut u8 {
+        self.drafting.seq = raw::slot_seq(&self.inner);
         if body_len as u64 > raw::request_max(&self.inner) {
-            return (State::TooLarge, self.scratch.room(body_len));
+            self.drafting.state = State::TooLarge;
+            return self.scratch.room(body_len);
         }
-        let (place, body) = raw::place_request(&mut self.inner, body_len);
-        (State::Long(place), body)
+        let RequestBody { place, start } = raw::place_request(&mut self.inner, body_len);
+        self.drafting.state = State::Long(place);
+        start
     }
 
     /// Completes the request under construction, if that is `out`, and returns its draft.
@@ -115,7 +115,7 @@ impl ConnectionHandle {
         }
         // SAFETY: not null, so begun by us, who wrote these.
         let (number, body_len, op) = unsafe { ((*out).private[0], (*out).body_len, (*out).op) };
-        if number != self.drafting.number || body_len > self.drafting.body_len {
+        if MessageNumber(number) != self.drafting.number || body_len > self.drafting.body_len {
             return Err(Status::Invalid);
         }
         let place = match core::mem::replace(&mut self.drafting.state, State::Closed) {
@@ -274,8 +274,9 @@ unsafe extern "C" fn sj_start(
     // SAFETY: null or a handle, as the header asks.
     let (Ok(handle), false) = (unsafe { handle(connection) }, out.is_null()) else { return };
     let body = guard_or(core::ptr::null_mut(), || handle.begin(body_len));
+    let body = core::ptr::slice_from_raw_parts_mut(body, body_len);
     // SAFETY: not null, so it can be written as the header asks.
-    unsafe { begun(out, body, body_len, op, false, handle.drafting.number) };
+    unsafe { begun(out, body, op, false, handle.drafting.number) };
 }
 
 #[unsafe(no_mangle)]
@@ -343,7 +344,7 @@ unsafe extern "C" fn sj_submit(
             draft.submit(deadline(deadline_ns)).map_err(|error| Status::of_call(&error))
         });
         status(submitted.map(|call| {
-            let (line, seq) = raw::numbers_of(&call);
+            let CallNumbers { line, seq } = raw::numbers_of(&call);
             let opaque = u64::from(line) | u64::from(seq) << 32;
             // SAFETY: not null, so it can be written as the header asks.
             unsafe { pending.write(PendingCall { opaque }) };

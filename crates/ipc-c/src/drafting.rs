@@ -1,6 +1,6 @@
 //! The state of the answer under construction in a server's handle.
 
-use crate::handle::first_number;
+use crate::handle::MessageNumber;
 use crate::status::Status;
 use crate::token::Claim;
 use sojourn_ipc::raw::{Link, ReplyPlace};
@@ -9,7 +9,7 @@ use sojourn_ipc::raw::{Link, ReplyPlace};
 #[derive(Debug)]
 pub(crate) struct Drafting {
     /// The answer's number, which its `sj_out` carries.
-    pub(crate) number: u64,
+    pub(crate) number: MessageNumber,
     pub(crate) state: State,
     /// The link that keeps the place alive, while the state is `Short` or `Long`.
     pub(crate) link: Option<Link>,
@@ -33,7 +33,7 @@ impl Drafting {
     /// Creates the state without an answer under construction.
     pub(crate) fn new() -> Self {
         Self {
-            number: first_number(),
+            number: MessageNumber::first(),
             state: State::Closed,
             link: None,
             claim: Claim::NONE,

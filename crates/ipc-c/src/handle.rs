@@ -76,9 +76,21 @@ pub(crate) fn status(result: Result<(), Status>) -> Status {
     }
 }
 
-/// Returns the first message number of a new handle. No two handles have the same numbers, so a
-/// message begun on one handle is refused by every other.
-pub(crate) fn first_number() -> u64 {
-    static HANDLES: AtomicU64 = AtomicU64::new(1);
-    HANDLES.fetch_add(1, Ordering::Relaxed) << 40
+/// The number of a message that a handle received or begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MessageNumber(pub(crate) u64);
+
+impl MessageNumber {
+    /// Returns the first number of a new handle. No two handles have the same numbers, so a message
+    /// begun on one handle is refused by every other.
+    pub(crate) fn first() -> Self {
+        static HANDLES: AtomicU64 = AtomicU64::new(1);
+        Self(HANDLES.fetch_add(1, Ordering::Relaxed) << 40)
+    }
+
+    /// Returns the number of the next message.
+    #[inline]
+    pub(crate) fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
 }

@@ -3,23 +3,32 @@
 //! An `sj_in` names its handle and has its message's number, so that a stale one is refused. Not
 //! here: the functions on received messages (`received`).
 
+use crate::handle::MessageNumber;
 use crate::types::{GrantRef, In, Out};
 use rustix::fd::AsRawFd;
-use sojourn_ipc::raw::Incoming;
+use sojourn_ipc::raw::{Counts, Incoming};
 
 /// The state of the message that a handle received last.
 #[derive(Debug, Default)]
 pub(crate) struct Received {
-    pub(crate) number: u64,
-    /// Private copies of items: index, memory.
-    pub(crate) copies: Vec<(usize, Vec<u64>)>,
+    pub(crate) number: MessageNumber,
+    pub(crate) copies: Vec<ItemCopy>,
+}
+
+/// The private copy of an item.
+#[derive(Debug)]
+pub(crate) struct ItemCopy {
+    /// The item's number in its message.
+    pub(crate) index: usize,
+    /// The item's bytes, and up to seven more.
+    pub(crate) words: Vec<u64>,
 }
 
 impl Received {
     /// Notes that another message is present, and returns its number.
     #[inline]
-    pub(crate) fn next(&mut self) -> u64 {
-        self.number += 1;
+    pub(crate) fn next(&mut self) -> MessageNumber {
+        self.number = self.number.next();
         if !self.copies.is_empty() {
             self.copies.clear();
         }
@@ -35,8 +44,13 @@ pub(crate) const SERVER: usize = 1;
 /// # Safety
 /// `message` can be written.
 #[inline]
-pub(crate) unsafe fn fill(message: *mut In, incoming: &Incoming, handle: u64, number: u64) {
-    let (items, fds, grants) = incoming.counts();
+pub(crate) unsafe fn fill(
+    message: *mut In,
+    incoming: &Incoming,
+    handle: u64,
+    number: MessageNumber,
+) {
+    let Counts { items, fds, grants } = incoming.counts();
     let body = incoming.body();
     // SAFETY: the caller's contract.
     unsafe {
@@ -48,7 +62,7 @@ pub(crate) unsafe fn fill(message: *mut In, incoming: &Incoming, handle: u64, nu
         (*message).n_grants = grants;
         (*message).fault = 0;
         (*message).private[0] = handle;
-        (*message).private[1] = number;
+        (*message).private[1] = number.0;
     }
     if (items | fds | grants) != 0 {
         // SAFETY: the caller's contract.
@@ -58,7 +72,7 @@ pub(crate) unsafe fn fill(message: *mut In, incoming: &Incoming, handle: u64, nu
 
 #[inline(never)]
 unsafe fn fill_parts(message: *mut In, incoming: &Incoming) {
-    let (items, fds, _) = incoming.counts();
+    let Counts { items, fds, .. } = incoming.counts();
     for at in 0..usize::from(items) {
         // SAFETY: a header was checked to have no more items than the array; the caller's contract.
         unsafe { (*message).item_lens[at] = incoming.item(at).map_or(0, |item| item.len()) };
@@ -103,21 +117,20 @@ pub(crate) unsafe fn clear(message: *mut In, fault: u32) {
 #[inline]
 pub(crate) unsafe fn begun(
     out: *mut Out,
-    body: *mut u8,
-    body_len: usize,
+    body: *mut [u8],
     op: u16,
     is_reply: bool,
-    number: u64,
+    number: MessageNumber,
 ) {
     // SAFETY: the caller's contract.
     unsafe {
-        (*out).body = body;
-        (*out).body_len = body_len;
+        (*out).body = body.cast();
+        (*out).body_len = body.len();
         (*out).op = op;
         (*out).n_items = 0;
         (*out).n_fds = 0;
         (*out).n_grants = 0;
         (*out).is_reply = u8::from(is_reply);
-        (*out).private[0] = number;
+        (*out).private[0] = number.0;
     }
 }

@@ -5,8 +5,8 @@
 
 use crate::client::ConnectionHandle;
 use crate::errno::guard_or;
-use crate::handle::{free, give, guard};
-use crate::message::{Received, SERVER};
+use crate::handle::{MessageNumber, free, give, guard};
+use crate::message::{ItemCopy, Received, SERVER};
 use crate::scratch::zeroed;
 use crate::server_handle::ServerHandle;
 use crate::status::Status;
@@ -23,16 +23,24 @@ enum Holder<'h> {
     Server(&'h mut ServerHandle),
 }
 
+/// The message that a handle received last.
+struct Present<'h> {
+    incoming: &'h mut Incoming,
+    received: &'h mut Received,
+}
+
 impl Holder<'_> {
-    fn parts(&mut self) -> Option<(&mut Incoming, &mut Received)> {
-        match self {
-            Self::Connection(handle) => {
-                Some((raw::reply_of(&mut handle.inner), &mut handle.received))
-            }
-            Self::Server(handle) => {
-                Some((raw::request_of(handle.server.as_mut()?), &mut handle.received))
-            }
-        }
+    fn present(&mut self) -> Option<Present<'_>> {
+        Some(match self {
+            Self::Connection(handle) => Present {
+                incoming: raw::reply_of(&mut handle.inner),
+                received: &mut handle.received,
+            },
+            Self::Server(handle) => Present {
+                incoming: raw::request_of(handle.server.as_mut()?),
+                received: &mut handle.received,
+            },
+        })
     }
 }
 
@@ -62,7 +70,7 @@ unsafe fn holder<'h>(message: *const In) -> Option<Holder<'h>> {
             &mut *core::ptr::with_exposed_provenance_mut::<ServerHandle>(address)
         })
     };
-    let is_present = holder.parts()?.1.number == number;
+    let is_present = holder.present()?.received.number == MessageNumber(number);
     is_present.then_some(holder)
 }
 
@@ -98,14 +106,14 @@ unsafe extern "C" fn sj_item_copy(
     guard(|| {
         // SAFETY: as the header asks.
         let mut holder = unsafe { holder(message) };
-        let Some((incoming, received)) = holder.as_mut().and_then(Holder::parts) else {
+        let Some(Present { incoming, received }) = holder.as_mut().and_then(Holder::present) else {
             return Status::Invalid;
         };
         let Some(item) = incoming.item(index as usize) else { return Status::Invalid };
         // Bytes that C may have read already must not change, so an existing private copy is used.
-        let copy = received.copies.iter_mut().find(|(at, _)| *at == index as usize);
+        let copy = received.copies.iter_mut().find(|copy| copy.index == index as usize);
         let item = match copy {
-            Some((_, copy)) => Item::Private(&bytes_of_mut(copy)[..item.len()]),
+            Some(copy) => Item::Private(&bytes_of_mut(&mut copy.words)[..item.len()]),
             None => item,
         };
         // SAFETY: as the header asks.
@@ -118,9 +126,9 @@ unsafe extern "C" fn sj_item(message: *mut In, index: c_uint) -> *const c_void {
     guard_or(core::ptr::null(), || {
         // SAFETY: as the header asks.
         let mut holder = unsafe { holder(message) };
-        let parts = holder.as_mut().and_then(Holder::parts);
-        parts
-            .and_then(|(incoming, received)| {
+        let present = holder.as_mut().and_then(Holder::present);
+        present
+            .and_then(|Present { incoming, received }| {
                 let item = incoming.item(index as usize)?;
                 private(item, index as usize, &mut received.copies)
             })
@@ -129,21 +137,17 @@ unsafe extern "C" fn sj_item(message: *mut In, index: c_uint) -> *const c_void {
 }
 
 /// Returns the item in private memory, and copies it first if needed.
-fn private(
-    item: Item<'_>,
-    index: usize,
-    copies: &mut Vec<(usize, Vec<u64>)>,
-) -> Option<*const c_void> {
+fn private(item: Item<'_>, index: usize, copies: &mut Vec<ItemCopy>) -> Option<*const c_void> {
     if let Item::Private(bytes) = item {
         return Some(bytes.as_ptr().cast());
     }
-    if let Some((_, copy)) = copies.iter().find(|(at, _)| *at == index) {
-        return Some(copy.as_ptr().cast());
+    if let Some(copy) = copies.iter().find(|copy| copy.index == index) {
+        return Some(copy.words.as_ptr().cast());
     }
-    let mut copy = zeroed(item.len())?;
-    item.copy_into(&mut bytes_of_mut(&mut copy)[..item.len()]);
-    let start = copy.as_ptr();
-    copies.push((index, copy));
+    let mut words = zeroed(item.len())?;
+    item.copy_into(&mut bytes_of_mut(&mut words)[..item.len()]);
+    let start = words.as_ptr();
+    copies.push(ItemCopy { index, words });
     Some(start.cast())
 }
 
@@ -152,8 +156,8 @@ unsafe extern "C" fn sj_take_fd(message: *mut In, index: c_uint) -> c_int {
     guard_or(-1, || {
         // SAFETY: as the header asks.
         let mut holder = unsafe { holder(message) };
-        let parts = holder.as_mut().and_then(Holder::parts);
-        let fd = parts.and_then(|(incoming, _)| incoming.take_fd(index as usize));
+        let present = holder.as_mut().and_then(Holder::present);
+        let fd = present.and_then(|present| present.incoming.take_fd(index as usize));
         fd.map_or(-1, IntoRawFd::into_raw_fd)
     })
 }
@@ -169,7 +173,7 @@ unsafe fn with_grant<T>(
 ) -> Option<T> {
     // SAFETY: the caller's contract.
     let mut holder = unsafe { holder(message) };
-    let (incoming, _) = holder.as_mut().and_then(Holder::parts)?;
+    let incoming = holder.as_mut().and_then(Holder::present)?.incoming;
     let flags = incoming.grant_refs().get(index as usize)?.flags;
     Some(look(incoming.grant(index as usize)?, flags))
 }

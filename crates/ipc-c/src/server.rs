@@ -8,7 +8,7 @@ use crate::status::{self, Status};
 use crate::token::Claim;
 use crate::types::{Client, CredentialsOut, EventKind, EventOut, Out, Token};
 use core::ffi::c_int;
-use sojourn_ipc::raw::{self, Link};
+use sojourn_ipc::raw::{self, CallNumbers, Link};
 use sojourn_ipc::{Deadline, Event, Fault, Reason, RecvError, Request};
 
 /// Returns the word that names this handle.
@@ -32,7 +32,7 @@ impl ServerHandle {
                 unsafe {
                     request_event(event, EventKind::Call, &request);
                     let client = request.client();
-                    let (line, seq) = raw::leave(request);
+                    let CallNumbers { line, seq } = raw::leave(request);
                     (*event).token = Token::new(endpoint, Claim { client, line, seq });
                 }
                 // SAFETY: as above.
@@ -148,8 +148,9 @@ unsafe extern "C" fn sj_reply_start(
     let both = unsafe { (handle(server), token.as_ref()) };
     let ((Ok(handle), Some(token)), false) = (both, out.is_null()) else { return };
     let body = guard_or(core::ptr::null_mut(), || handle.begin(token, body_len));
+    let body = core::ptr::slice_from_raw_parts_mut(body, body_len);
     // SAFETY: not null, so it can be written as the header asks.
-    unsafe { begun(out, body, body_len, 0, true, handle.drafting.number) };
+    unsafe { begun(out, body, 0, true, handle.drafting.number) };
 }
 
 #[unsafe(no_mangle)]

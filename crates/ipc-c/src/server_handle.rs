@@ -5,7 +5,7 @@
 use crate::drafting::Drafting;
 use crate::message::Received;
 use crate::scratch::Scratch;
-use sojourn_ipc::raw::{self, EndpointState, Link};
+use sojourn_ipc::raw::{self, CallNumbers, EndpointState, Link};
 use sojourn_ipc::{ClientId, Server};
 
 /// `sj_server`.
@@ -55,7 +55,7 @@ impl Drop for ServerHandle {
         let Some(server) = &mut self.server else { return };
         let links: Vec<_> = raw::links(server).collect();
         for link in links {
-            for (line, seq) in link.unclaimed() {
+            for CallNumbers { line, seq } in link.unclaimed() {
                 // The caller may change its memory once it has its answer, so the loan ends first.
                 if raw::is_on_loan(server, link.id(), seq) {
                     // SAFETY: the handle ends here, and with it the use of its last message.

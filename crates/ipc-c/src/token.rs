@@ -7,6 +7,7 @@
 use crate::status::Status;
 use crate::types::Token;
 use sojourn_ipc::ClientId;
+use sojourn_ipc::raw::EndpointId;
 
 /// Set in every token we gave out; a request that wants no answer has a token of zeroes.
 const VALID: u64 = 1;
@@ -31,18 +32,18 @@ impl Token {
 
     /// The token of a call to endpoint `endpoint`.
     #[inline]
-    pub(crate) fn new(endpoint: u64, claim: Claim) -> Self {
+    pub(crate) fn new(endpoint: EndpointId, claim: Claim) -> Self {
         let client = u64::from(claim.client.index) | u64::from(claim.client.generation) << 32;
         let call = u64::from(claim.line) | u64::from(claim.seq) << 32;
-        Self { opaque: [client, call, endpoint, VALID] }
+        Self { opaque: [client, call, endpoint.0, VALID] }
     }
 
     /// What it claims, if it is one of this endpoint's.
     #[inline]
-    pub(crate) fn claim(&self, endpoint: u64) -> Result<Claim, Status> {
+    pub(crate) fn claim(&self, endpoint: EndpointId) -> Result<Claim, Status> {
         let [client, call, origin, valid] = self.opaque;
         let line = u8::try_from(call as u32).map_err(|_| Status::Invalid)?;
-        if valid != VALID || origin != endpoint {
+        if valid != VALID || EndpointId(origin) != endpoint {
             return Err(Status::Invalid);
         }
         let client = ClientId { index: client as u32, generation: (client >> 32) as u32 };

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::ffi::{CStr, CString};
 
 use super::item::Item;
-use super::pod::{Pod, bytes_of_mut, cast, to_vec};
+use super::pod::{Pod, Words, bytes_of_mut, cast, to_vec};
 use super::slots::Slot;
 use super::{Cause, DecodeError, Decoder, View};
 
@@ -24,7 +24,7 @@ pub struct Header {
 const EMPTY_MAX: u32 = 1 << 16;
 
 impl Header {
-    /// That the count is `expected`, where `docs/reference/idl-wire.md` demands it.
+    /// Checks that the count is `expected`, where `docs/reference/idl-wire.md` demands it.
     ///
     /// # Errors
     /// [`Cause::Count`] if it is not.
@@ -33,7 +33,7 @@ impl Header {
         if i128::from(self.count) == expected { Ok(self) } else { Err(self.error(Cause::Count)) }
     }
 
-    /// That the count is `bound` at most.
+    /// Checks that the count is `bound` at most.
     ///
     /// # Errors
     /// [`Cause::Count`] if it is more.
@@ -49,13 +49,13 @@ impl Header {
 }
 
 impl<'m, const N: usize> View<'m, N> {
-    /// The header at `AT`; `None` is null.
+    /// Returns the header at `AT`; `None` is null.
     ///
     /// # Errors
     /// [`Cause::Form`] for a form that does not exist or a null with a count.
     #[inline]
     pub fn header_or_null<const AT: usize>(self) -> Result<Option<Header>, DecodeError> {
-        let (count, form) = self.pair::<AT>();
+        let Words(count, form) = self.pair::<AT>();
         match form {
             1..=3 => Ok(Some(Header { count, form, offset: self.offset + AT })),
             0 if count == 0 => Ok(None),
@@ -63,7 +63,7 @@ impl<'m, const N: usize> View<'m, N> {
         }
     }
 
-    /// The header at `AT`, which must not be null.
+    /// Returns the header at `AT`, which must not be null.
     ///
     /// # Errors
     /// [`Cause::Form`].
@@ -87,7 +87,7 @@ impl<'m, const N: usize> View<'m, N> {
         size: i128,
         first: i128,
     ) -> Result<(), DecodeError> {
-        let (size_sent, first_sent) = self.pair::<AT>();
+        let Words(size_sent, first_sent) = self.pair::<AT>();
         let end = u64::from(first_sent) + u64::from(header.count);
         let fits = end <= u64::from(size_sent);
         let agree = i128::from(size_sent) == size && i128::from(first_sent) == first;
@@ -96,7 +96,7 @@ impl<'m, const N: usize> View<'m, N> {
 }
 
 impl<'m> Decoder<'m> {
-    /// The string item or grant that the header names, if there is one.
+    /// Takes the string item or grant that the header names, if there is one.
     #[inline]
     fn item(&mut self, header: Header) -> Option<&'m Item<'m>> {
         if header.form == 2 {
@@ -108,7 +108,7 @@ impl<'m> Decoder<'m> {
         }
     }
 
-    /// An array of plain values.
+    /// Reads an array of plain values.
     ///
     /// # Errors
     /// [`Cause::Short`], [`Cause::Item`], [`Cause::Padding`], [`Cause::Depth`].
@@ -122,7 +122,7 @@ impl<'m> Decoder<'m> {
         Ok(lend(bytes))
     }
 
-    /// The bytes of an object that refers to nothing.
+    /// Takes the bytes of an object that refers to nothing.
     #[inline]
     fn level_of_bytes(&mut self, len: usize) -> Result<&'m [u8], DecodeError> {
         if len > 0 {
@@ -132,7 +132,7 @@ impl<'m> Decoder<'m> {
         self.take(len)
     }
 
-    /// An array of plain values, copied to `target`; returns their number.
+    /// Copies an array of plain values to `target` and returns their number.
     ///
     /// # Errors
     /// As [`Decoder::pods`]; [`Cause::Count`] if there are more than `target` holds.
@@ -156,8 +156,8 @@ impl<'m> Decoder<'m> {
         Ok(count)
     }
 
-    /// An array of elements of `M` bytes, each read by `read`. `flat`: their bytes are all there is
-    /// of them and any are valid, so that they may travel as an item.
+    /// Reads an array of elements of `M` bytes, each by `read`. `flat`: their bytes are all there
+    /// is of them and any are valid, so that they may travel as an item.
     ///
     /// # Errors
     /// As [`Decoder::pods`]; [`Cause::Form`] for an item if not `flat`; those of `read`.
@@ -191,7 +191,7 @@ impl<'m> Decoder<'m> {
         chunks.map(|chunk| read(self, View { bytes: chunk, offset: header.offset })).collect()
     }
 
-    /// A string.
+    /// Reads a string.
     ///
     /// # Errors
     /// As [`Decoder::pods`]; [`Cause::Terminator`] unless its one zero is where the length says.
@@ -207,7 +207,7 @@ impl<'m> Decoder<'m> {
         }
     }
 
-    /// A wide string, without its terminator.
+    /// Reads a wide string, without its terminator.
     ///
     /// # Errors
     /// As [`Decoder::string`].
@@ -227,7 +227,7 @@ impl<'m> Decoder<'m> {
     }
 }
 
-/// The item, which must have `len` bytes.
+/// Returns the item, which must have `len` bytes.
 fn sized<'m>(
     header: Header,
     item: Option<&'m Item<'m>>,
@@ -261,7 +261,7 @@ fn string_beside<'m>(
     text.ok_or(header.error(Cause::Terminator))
 }
 
-/// Bytes as values: lent if aligned.
+/// Returns bytes as values: lent if aligned, otherwise copied.
 #[inline]
 fn lend<T: Pod>(bytes: &[u8]) -> Cow<'_, [T]> {
     match cast(bytes) {

@@ -36,7 +36,7 @@ impl InterfaceId {
     }
 }
 
-/// Why a call gave no result.
+/// The reason why a call gave no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {

@@ -12,8 +12,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::ClientId;
 
-/// Who holds what: client, handle type, the server's number.
-type Held = (ClientId, u32, u64);
+/// A handle that a client holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Held {
+    client: ClientId,
+    handle: ServerHandle,
+}
+
+/// A context handle as the server knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ServerHandle {
+    /// The handle type: its number within the interface.
+    pub kind: u32,
+    /// The server's number of the object.
+    pub number: u64,
+}
 
 #[derive(Debug, Default)]
 struct HandleEntry {
@@ -39,7 +52,7 @@ fn word(index: u32, generation: u32) -> u64 {
 }
 
 impl ContextTable {
-    /// No handles.
+    /// Creates a table without handles.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -50,13 +63,13 @@ impl ContextTable {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The word for the server's `number`, which `client` holds from now on; 0 for 0.
+    /// Returns the word for the server's `number`, which `client` holds from now on; 0 for 0.
     #[must_use]
     pub fn issue(&self, client: ClientId, kind: u32, number: u64) -> u64 {
         if number == 0 {
             return 0;
         }
-        let held = (client, kind, number);
+        let held = Held { client, handle: ServerHandle { kind, number } };
         let entries = &mut *self.lock();
         if let Some(index) = entries.by_held.get(&held) {
             return word(*index, entries.list[*index as usize].generation);
@@ -72,8 +85,8 @@ impl ContextTable {
         word(index, entry.generation)
     }
 
-    /// The server's number for a word from `client`; 0 for 0; `None` if the client does not hold
-    /// it.
+    /// Returns the server's number for a word from `client`; 0 for 0; `None` if the client does not
+    /// hold it.
     #[must_use]
     pub fn find(&self, client: ClientId, kind: u32, word: u64) -> Option<u64> {
         if word == 0 {
@@ -82,30 +95,31 @@ impl ContextTable {
         let index = usize::try_from((word >> 32).checked_sub(1)?).ok()?;
         let entries = self.lock();
         let entry = entries.list.get(index)?;
-        let (holder, held_kind, number) = entry.held?;
-        let valid = entry.generation == word as u32 && holder == client && held_kind == kind;
-        valid.then_some(number)
+        let Held { client: holder, handle } = entry.held?;
+        let valid = entry.generation == word as u32 && holder == client && handle.kind == kind;
+        valid.then_some(handle.number)
     }
 
-    /// `client` no longer holds `number`.
+    /// Notes that `client` no longer holds `number`.
     pub fn forget(&self, client: ClientId, kind: u32, number: u64) {
+        let held = Held { client, handle: ServerHandle { kind, number } };
         let entries = &mut *self.lock();
-        if let Some(index) = entries.by_held.remove(&(client, kind, number)) {
+        if let Some(index) = entries.by_held.remove(&held) {
             entries.list[index as usize].held = None;
             entries.free.push(index);
         }
     }
 
-    /// Takes everything from `client`: handle types and the server's numbers, oldest slot first.
+    /// Takes all handles from `client` and returns them, oldest slot first.
     #[must_use]
-    pub fn run_down(&self, client: ClientId) -> Vec<(u32, u64)> {
+    pub fn run_down(&self, client: ClientId) -> Vec<ServerHandle> {
         let entries = &mut *self.lock();
         let mut taken = Vec::new();
         for (index, entry) in entries.list.iter_mut().enumerate() {
-            if let Some(held) = entry.held.take_if(|held| held.0 == client) {
+            if let Some(held) = entry.held.take_if(|held| held.client == client) {
                 entries.by_held.remove(&held);
                 entries.free.push(index as u32);
-                taken.push((held.1, held.2));
+                taken.push(held.handle);
             }
         }
         taken
@@ -120,7 +134,7 @@ pub struct ContextScope {
 }
 
 impl ContextScope {
-    /// Those of `client` in `table`.
+    /// Returns the handles of `client` in `table`.
     #[must_use]
     pub fn new(table: &Arc<ContextTable>, client: ClientId) -> Self {
         Self { table: Arc::clone(table), client }

@@ -13,8 +13,9 @@
 
 use super::item::{FdList, Item};
 
-use super::shared::{LazyObjects, Objects, Shared};
-use super::slots::{Slot, Taken};
+use super::pod::Words;
+use super::shared::{LazyObjects, Objects, Reference, Shared};
+use super::slots::{Elements, Slot, Taken, count_items, count_words};
 use super::{Cause, ContextScope, DecodeError, Descriptor, Interface, View};
 use std::os::fd::OwnedFd;
 
@@ -41,8 +42,8 @@ pub struct Decoder<'m> {
 }
 
 impl<'m> Decoder<'m> {
-    /// A decoder over a private `body` and what came with it. `grants` are those of the message,
-    /// resolved to memory by the transport.
+    /// Creates a decoder over a private `body` and what came with it. `grants` are those of the
+    /// message, resolved to memory by the transport.
     #[inline]
     #[must_use]
     pub fn new(
@@ -67,7 +68,7 @@ impl<'m> Decoder<'m> {
         }
     }
 
-    /// Context handles are looked up in `scope` from now on (servers).
+    /// Looks context handles up in `scope` from now on (servers).
     pub fn set_contexts(&mut self, scope: &'m ContextScope) {
         self.contexts = Some(scope);
     }
@@ -83,7 +84,8 @@ impl<'m> Decoder<'m> {
         if all <= bytes { Ok(()) } else { Self::fail(Cause::TooLarge, self.at()) }
     }
 
-    /// `cause` at byte `at`. Does not look at the decoder, which therefore can live in registers.
+    /// Returns the error `cause` at byte `at`. Does not look at the decoder, which therefore can
+    /// live in registers.
     #[inline]
     pub(super) fn fail<T>(cause: Cause, at: usize) -> Result<T, DecodeError> {
         Err(DecodeError::new(cause, at))
@@ -93,13 +95,13 @@ impl<'m> Decoder<'m> {
         self.objects.get()
     }
 
-    /// Bytes taken.
+    /// Returns the number of bytes taken.
     #[inline]
     fn at(&self) -> usize {
         self.len - self.rest.len()
     }
 
-    /// The next `bytes` bytes; those up to the next multiple of 8 must be zero.
+    /// Takes the next `bytes` bytes; those up to the next multiple of 8 must be zero.
     #[inline]
     pub(super) fn take(&mut self, bytes: usize) -> Result<&'m [u8], DecodeError> {
         // Wraps only for what no slice has.
@@ -118,7 +120,7 @@ impl<'m> Decoder<'m> {
         Ok(object)
     }
 
-    /// The primary block, whose words are at `slots`.
+    /// Takes the primary block, whose words are at `slots`.
     ///
     /// # Errors
     /// [`Cause::Short`], and those of counting the words.
@@ -154,16 +156,17 @@ impl<'m> Decoder<'m> {
         }
         if super::slots::have_numbers(slots) {
             self.now = self.next;
-            let objects = &mut self.objects;
-            self.next = count_words(slots, bytes, offset, (count, stride), self.next, objects)?;
+            let elements = Elements { slots, bytes, offset, count, stride };
+            self.next = count_words(&elements, self.next, &mut self.objects)?;
         } else if self.beside {
             self.now = self.next;
-            self.next = count_items(slots, bytes, offset, (count, stride), self.next);
+            let elements = Elements { slots, bytes, offset, count, stride };
+            self.next = count_items(&elements, self.next);
         }
         Ok(())
     }
 
-    /// The object behind a word, of `N` bytes, read by `read`.
+    /// Takes the object behind a word, of `N` bytes, and reads it by `read`.
     ///
     /// # Errors
     /// [`Cause::Short`], [`Cause::Depth`], and those of `read`.
@@ -185,7 +188,7 @@ impl<'m> Decoder<'m> {
         Ok(value)
     }
 
-    /// One level down.
+    /// Goes one level down.
     #[inline]
     pub(super) fn descend(&mut self) -> Result<(), DecodeError> {
         if self.level >= super::measure::LEVELS_MAX {
@@ -195,13 +198,13 @@ impl<'m> Decoder<'m> {
         Ok(())
     }
 
-    /// One level up again.
+    /// Goes one level up again.
     #[inline]
     pub(super) fn ascend(&mut self) {
         self.level -= 1;
     }
 
-    /// `count` elements of `N` bytes, each read by `read`, from the body.
+    /// Takes `count` elements of `N` bytes from the body, and reads each by `read`.
     #[inline]
     pub(super) fn elements<const N: usize, R>(
         &mut self,
@@ -229,7 +232,7 @@ impl<'m> Decoder<'m> {
         Ok(values)
     }
 
-    /// A descriptor word.
+    /// Reads a descriptor word.
     ///
     /// # Errors
     /// [`Cause::Pointer`] for a word other than 0 and 1, [`Cause::Descriptor`] if none is left.
@@ -251,7 +254,7 @@ impl<'m> Decoder<'m> {
         }
     }
 
-    /// An interface reference; of interface `uuid`, where one is declared.
+    /// Reads an interface reference.
     ///
     /// # Errors
     /// As [`Decoder::descriptor`]; [`Cause::Padding`] for a null one that is not all zero.
@@ -270,7 +273,7 @@ impl<'m> Decoder<'m> {
         }
     }
 
-    /// A `ptr` pointer to an object of `M` bytes, read by `read` when it is first named.
+    /// Reads a `ptr` pointer to an object of `M` bytes, which `read` reads when it is first named.
     ///
     /// # Errors
     /// [`Cause::Number`], [`Cause::Padding`], [`Cause::Depth`], and those of `read`.
@@ -280,7 +283,7 @@ impl<'m> Decoder<'m> {
         slots: &[Slot],
         read: impl FnOnce(&mut Self, View<'m, M>) -> Result<T, DecodeError>,
     ) -> Result<Option<Shared<T>>, DecodeError> {
-        let (number, rest) = view.pair::<AT>();
+        let Words(number, rest) = view.pair::<AT>();
         let slot = view.offset + AT;
         if rest != 0 {
             return Self::fail(Cause::Padding, slot + 4);
@@ -288,13 +291,13 @@ impl<'m> Decoder<'m> {
         if number == 0 {
             return Ok(None);
         }
-        let (cell, first) = self.objects().refer::<T>(number, slot)?;
-        if first {
+        let Reference { object, is_first } = self.objects().refer::<T>(number, slot)?;
+        if is_first {
             self.objects().open(number);
             let value = self.object::<M, T>(slots, read)?;
-            self.objects().fill(&cell, value);
+            self.objects().fill(&object, value);
         }
-        Ok(Some(cell))
+        Ok(Some(object))
     }
 
     /// Returns true if a `unique` pointer is present.
@@ -307,13 +310,13 @@ impl<'m> Decoder<'m> {
         view: View<'_, N>,
     ) -> Result<bool, DecodeError> {
         match view.pair::<AT>() {
-            (0, 0) => Ok(false),
-            (1, 0) => Ok(true),
+            Words(0, 0) => Ok(false),
+            Words(1, 0) => Ok(true),
             _ => Self::fail(Cause::Pointer, view.offset + AT),
         }
     }
 
-    /// A context handle of interface type `kind`.
+    /// Reads a context handle of interface type `kind`.
     ///
     /// # Errors
     /// [`Cause::Handle`] for a handle that this client does not hold.
@@ -331,7 +334,7 @@ impl<'m> Decoder<'m> {
         }
     }
 
-    /// That everything has been read.
+    /// Checks that everything has been read.
     ///
     /// # Errors
     /// [`Cause::Trailing`], [`Cause::Item`], [`Cause::Descriptor`], [`Cause::Cycle`].
@@ -352,33 +355,4 @@ impl<'m> Decoder<'m> {
         }
         self.objects.finish(self.len)
     }
-}
-
-/// Counts the words of `count` elements of `stride` bytes: what is taken once theirs has been.
-#[cold]
-fn count_words(
-    slots: &[Slot],
-    bytes: &[u8],
-    offset: usize,
-    (count, stride): (usize, usize),
-    mut taken: Taken,
-    objects: &mut LazyObjects,
-) -> Result<Taken, DecodeError> {
-    for index in 0..count {
-        super::slots::scan(slots, bytes, index * stride, offset, &mut taken, objects)?;
-    }
-    Ok(taken)
-}
-
-/// The same where no `ptr` pointers are.
-#[cold]
-fn count_items(
-    slots: &[Slot],
-    bytes: &[u8],
-    offset: usize,
-    elements: (usize, usize),
-    taken: Taken,
-) -> Taken {
-    // Only words of `ptr` pointers can be wrong.
-    count_words(slots, bytes, offset, elements, taken, &mut LazyObjects::default()).unwrap_or(taken)
 }

@@ -89,7 +89,14 @@ pub enum DeferredTo<R> {
 /// A place for an answer within one address space: the deferred reply of an in-process call.
 #[derive(Debug)]
 pub struct Mailbox<R> {
-    shared: Arc<(Mutex<State<R>>, Condvar)>,
+    shared: Arc<Shared<R>>,
+}
+
+/// What a mailbox and its sender share.
+#[derive(Debug)]
+struct Shared<R> {
+    state: Mutex<State<R>>,
+    filled: Condvar,
 }
 
 #[derive(Debug)]
@@ -102,14 +109,26 @@ enum State<R> {
 /// The right to fill a [`Mailbox`]. Dropped, it answers [`Fault::DROPPED`].
 #[derive(Debug)]
 pub struct MailboxSender<R> {
-    shared: Arc<(Mutex<State<R>>, Condvar)>,
+    shared: Arc<Shared<R>>,
 }
 
 /// A mailbox and the right to fill it.
+#[derive(Debug)]
+pub struct NewMailbox<R> {
+    /// The right to fill the mailbox.
+    pub sender: MailboxSender<R>,
+    /// The mailbox, empty.
+    pub mailbox: Mailbox<R>,
+}
+
+/// Makes a mailbox.
 #[must_use]
-pub fn mailbox<R>() -> (MailboxSender<R>, Mailbox<R>) {
-    let shared = Arc::new((Mutex::new(State::Empty), Condvar::new()));
-    (MailboxSender { shared: Arc::clone(&shared) }, Mailbox { shared })
+pub fn mailbox<R>() -> NewMailbox<R> {
+    let shared = Arc::new(Shared { state: Mutex::new(State::Empty), filled: Condvar::new() });
+    NewMailbox {
+        sender: MailboxSender { shared: Arc::clone(&shared) },
+        mailbox: Mailbox { shared },
+    }
 }
 
 impl<R> MailboxSender<R> {
@@ -122,11 +141,11 @@ impl<R> MailboxSender<R> {
     }
 
     fn fill(&self, result: Result<R, Fault>) -> Result<(), Gone> {
-        let mut state = self.shared.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
         match *state {
             State::Empty => {
                 *state = State::Full(result);
-                self.shared.1.notify_one();
+                self.shared.filled.notify_one();
                 Ok(())
             }
             State::Full(_) | State::Over => Err(Gone),
@@ -146,7 +165,7 @@ impl<R> Mailbox<R> {
     /// # Errors
     /// The fault, or [`CallError::Timeout`].
     pub fn wait(self, deadline: Deadline) -> Result<R, CallError> {
-        let (state, filled) = &*self.shared;
+        let Shared { state, filled } = &*self.shared;
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             match core::mem::replace(&mut *state, State::Over) {

@@ -38,7 +38,7 @@ impl Beside<'_> {
         self.items.len == 0 && self.fds.len == 0 && self.grants.len == 0
     }
 
-    /// Empty lists, for another message.
+    /// Returns the lists emptied, for another message.
     fn recycle(mut self: Box<Self>) -> Box<Beside<'static>> {
         self.items.len = 0;
         self.fds.len = 0;
@@ -49,16 +49,20 @@ impl Beside<'_> {
     }
 }
 
-/// The lists with one more item. By value: see [`Rare`].
+/// The lists after an item was to be appended.
+struct WithItem<'d> {
+    beside: Box<Beside<'d>>,
+    /// The outcome; after an error the lists are as before.
+    done: Result<(), EncodeError>,
+}
+
+/// Returns the lists with one more item. Takes and returns them by value, see [`Rare`].
 #[cold]
 #[inline(never)]
-fn with_item<'d>(
-    beside: Option<Box<Beside<'d>>>,
-    item: &'d [u8],
-) -> (Box<Beside<'d>>, Result<(), EncodeError>) {
+fn with_item<'d>(beside: Option<Box<Beside<'d>>>, item: &'d [u8]) -> WithItem<'d> {
     let mut beside = ready(beside);
     let done = if beside.items.push(item) { Ok(()) } else { Err(EncodeError::Overflow) };
-    (beside, done)
+    WithItem { beside, done }
 }
 
 /// A message being written: the body, and what travels beside it for `'d`.
@@ -93,7 +97,7 @@ fn release<T>(rare: Option<T>) {
     drop(rare);
 }
 
-/// The lists, made if there are none yet.
+/// Returns the lists, made if there are none yet.
 #[cold]
 #[inline(never)]
 fn ready(beside: Option<Box<Beside<'_>>>) -> Box<Beside<'_>> {
@@ -101,7 +105,7 @@ fn ready(beside: Option<Box<Beside<'_>>>) -> Box<Beside<'_>> {
 }
 
 impl<'d> Encoder<'d> {
-    /// An encoder over `len` bytes at `body`.
+    /// Creates an encoder over `len` bytes at `body`.
     ///
     /// # Safety
     /// `body` is aligned to 8, and `len` bytes there stay writable as long as this encoder and what
@@ -140,28 +144,28 @@ impl<'d> Encoder<'d> {
         self.beside.0.insert(beside)
     }
 
-    /// The string items, in order.
+    /// Returns the string items, in order.
     #[inline]
     #[must_use]
     pub fn items(&self) -> &[&'d [u8]] {
         self.beside.0.as_ref().map_or(&[], |beside| beside.items.as_slice())
     }
 
-    /// The descriptors, in order.
+    /// Returns the descriptors, in order.
     #[inline]
     #[must_use]
     pub fn fds(&self) -> &[BorrowedFd<'d>] {
         self.beside.0.as_ref().map_or(&[], |beside| beside.fds.as_slice())
     }
 
-    /// The grants, in order.
+    /// Returns the grants, in order.
     #[inline]
     #[must_use]
     pub fn grants(&self) -> &[Grant] {
         self.beside.0.as_ref().map_or(&[], |beside| beside.grants.as_slice())
     }
 
-    /// What writes into this message: all that safe code is given of it.
+    /// Returns the writer of this message: all that safe code is given of it.
     #[inline]
     pub fn writer<'e>(&'e mut self) -> Writer<'e, 'd> {
         Writer { encoder: self, forms: Forms::BODY, contexts: None }
@@ -193,7 +197,7 @@ impl<'d> Encoder<'d> {
 /// }
 /// ```
 ///
-/// The same without the offence:
+/// This is accepted, since neither draft is used while its writer is:
 ///
 /// ```
 /// # use sojourn_ipc_rt::{Deadline, Draft, Transport};
@@ -213,12 +217,12 @@ pub struct Writer<'e, 'd> {
 }
 
 impl<'e, 'd> Writer<'e, 'd> {
-    /// Context handles are issued and looked up in `scope` from now on (servers).
+    /// Issues context handles in `scope` from now on (servers).
     pub fn set_contexts(&mut self, scope: &'e ContextScope) {
         self.contexts = Some(scope);
     }
 
-    /// Which arrays become string items; until this is said, none.
+    /// Sets which arrays become string items; by default none.
     #[inline]
     pub fn set_forms(&mut self, forms: Forms) {
         self.forms = forms;
@@ -232,14 +236,14 @@ impl<'e, 'd> Writer<'e, 'd> {
         if self.encoder.beside().grants.push(grant) { Ok(()) } else { Err(EncodeError::Overflow) }
     }
 
-    /// Bytes written, in whole blocks.
+    /// Returns the number of bytes written, in whole blocks.
     #[inline]
     #[must_use]
     pub fn written(&self) -> usize {
         self.encoder.at
     }
 
-    /// Bytes of the body.
+    /// Returns the length of the body in bytes.
     #[inline]
     #[must_use]
     pub fn body_len(&self) -> usize {
@@ -280,7 +284,7 @@ impl<'e, 'd> Writer<'e, 'd> {
     /// [`EncodeError::Overflow`] beyond [`ITEMS_MAX`].
     #[inline(always)]
     pub fn put_item(&mut self, item: &'d [u8]) -> Result<(), EncodeError> {
-        let (beside, done) = with_item(self.encoder.beside.0.take(), item);
+        let WithItem { beside, done } = with_item(self.encoder.beside.0.take(), item);
         self.encoder.beside.0 = Some(beside);
         done
     }

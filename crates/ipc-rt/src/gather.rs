@@ -26,6 +26,13 @@ pub struct Gather<'d> {
     pub is_far: bool,
 }
 
+/// A part of a stream, from its first byte to the one after its last.
+#[derive(Clone, Copy)]
+struct Window {
+    from: u64,
+    to: u64,
+}
+
 fn padded(len: u64) -> Option<u64> {
     len.checked_next_multiple_of(8)
 }
@@ -101,11 +108,11 @@ impl<'d> Gather<'d> {
         let to = self.total.min(from.saturating_add(area.len() as u64));
         // Only the used part of the table is copied, because the receiver does not read the cache
         // lines behind it.
-        let mut start = 0;
-        self.piece(&mut start, (from, to), self.table.get(..self.table_used), TABLE_LEN, area);
-        self.piece(&mut start, (from, to), self.body, self.body_len, area);
+        let (mut start, window) = (0, Window { from, to });
+        self.piece(&mut start, window, self.table.get(..self.table_used), TABLE_LEN, area);
+        self.piece(&mut start, window, self.body, self.body_len, area);
         for item in self.items {
-            self.piece(&mut start, (from, to), Some(item), item.len(), area);
+            self.piece(&mut start, window, Some(item), item.len(), area);
         }
         usize::try_from(to - from).unwrap_or(0)
     }
@@ -115,18 +122,18 @@ impl<'d> Gather<'d> {
     fn piece(
         &self,
         start: &mut u64,
-        window: (u64, u64),
+        window: Window,
         bytes: Option<&[u8]>,
         len: usize,
         area: Span<'_>,
     ) {
-        let (first, end) = (window.0.max(*start), window.1.min(*start + len as u64));
+        let (first, end) = (window.from.max(*start), window.to.min(*start + len as u64));
         if let Some(bytes) = bytes
             && first < end
         {
             let skip = (first - *start) as usize;
             let count = ((end - first) as usize).min(bytes.len().saturating_sub(skip));
-            if let Some(target) = area.part((first - window.0) as usize, count) {
+            if let Some(target) = area.part((first - window.from) as usize, count) {
                 let bytes = bytes.get(skip..skip + count).unwrap_or(&[]);
                 if self.is_far {
                     target.copy_from_for_far(bytes)
@@ -139,13 +146,27 @@ impl<'d> Gather<'d> {
     }
 }
 
+/// A run of bytes in a stream or an area.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// The position of the first byte.
+    pub at: usize,
+    /// The number of bytes.
+    pub len: usize,
+}
+
+impl Extent {
+    /// No bytes.
+    pub const EMPTY: Self = Self { at: 0, len: 0 };
+}
+
 /// The positions of body, items and grants in a received stream, all checked when they are read.
 #[derive(Clone, Copy, Debug)]
 pub struct Parts {
-    /// Position and length of the body.
-    pub body: (usize, usize),
-    /// Positions and lengths of the items.
-    pub items: [(usize, usize); ITEMS_MAX],
+    /// The body.
+    pub body: Extent,
+    /// The items.
+    pub items: [Extent; ITEMS_MAX],
     /// The grants.
     pub grants: [Grant; GRANTS_MAX],
 }
@@ -153,8 +174,8 @@ pub struct Parts {
 impl Parts {
     /// A stream without bytes.
     pub const EMPTY: Self = Self {
-        body: (0, 0),
-        items: [(0, 0); ITEMS_MAX],
+        body: Extent::EMPTY,
+        items: [Extent::EMPTY; ITEMS_MAX],
         grants: [Grant { id: 0, flags: 0, offset: 0, len: 0 }; GRANTS_MAX],
     };
 
@@ -171,9 +192,9 @@ impl Parts {
         let mut parts = Self::EMPTY;
         let mut at = TABLE_LEN as u64;
         let mut place = |len: u64| {
-            let place = (usize::try_from(at).ok()?, usize::try_from(len).ok()?);
+            let extent = Extent { at: usize::try_from(at).ok()?, len: usize::try_from(len).ok()? };
             at = at.checked_add(padded(len)?)?;
-            (at <= total).then_some(place)
+            (at <= total).then_some(extent)
         };
         parts.body = place(body_len)?;
         for (number, item) in parts.items.iter_mut().enumerate().take(items as usize) {
@@ -232,7 +253,7 @@ mod tests {
             let parts = Parts::read(
                 table, gather.total(), body.len() as u64, items.len() as u8, grants.len() as u8,
             ).unwrap();
-            let cut = |(at, len): (usize, usize)| &bytes[at..at + len];
+            let cut = |Extent { at, len }| &bytes[at..at + len];
             prop_assert_eq!(cut(parts.body), &body[..]);
             for (place, item) in parts.items.iter().zip(&items) {
                 prop_assert_eq!(cut(*place), &item[..]);
@@ -247,7 +268,7 @@ mod tests {
                 slot.copy_from_slice(&word.to_ne_bytes());
             }
             if let Some(parts) = Parts::read(&table, total, body, items, grants) {
-                for (at, len) in parts.items.iter().take(items as usize).chain([&parts.body]) {
+                for Extent { at, len } in parts.items.iter().take(items as usize).chain([&parts.body]) {
                     prop_assert!((*at as u64).checked_add(*len as u64).is_some_and(|end| end <= total));
                 }
             }

@@ -43,16 +43,16 @@ pub use base::{
 };
 pub use binding::{BIND_OP, BIND_REPLY_LEN, BIND_REQUEST_LEN};
 pub use block::{Block, Run};
-pub use context::{ContextScope, ContextTable};
+pub use context::{ContextScope, ContextTable, ServerHandle};
 pub use decode::Decoder;
-pub use deferred::{Deferred, DeferredTo, Mailbox, MailboxSender, mailbox};
+pub use deferred::{Deferred, DeferredTo, Mailbox, MailboxSender, NewMailbox, mailbox};
 #[doc(hidden)]
 pub use encode::Beside;
 pub use encode::{Encoder, Writer};
 pub use error::{Cause, DecodeError, EncodeError, Fault};
 pub use item::{FDS_MAX, FdList, GRANTS_MAX, Grant, ITEMS_MAX, Item, SharedBytes};
 pub use measure::{Forms, Measure, Measured, ensure, measure};
-pub use pod::{Pod, bytes_of, extend, overwrite, pair, split};
+pub use pod::{Pod, Words, bytes_of, extend, overwrite, pair, split};
 pub use pool::Pool;
 pub use router::{Router, RouterFull, Served, Service, answer, refuse, serve, unknown_operation};
 pub use shared::Shared;

@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::deferred::{Mailbox, MailboxSender, mailbox};
+use super::deferred::{Mailbox, MailboxSender, NewMailbox, mailbox};
 use super::router::{Served, Service, answer};
 use super::transport::{
     Arrival, Draft, Gone, Ready, Reply, ReplyDraft, Request, ServerTransport, Token, Transport,
@@ -158,7 +158,7 @@ impl LoopDraft<'_, '_> {
     fn deliver(self, oneway: bool) -> Result<Mailbox<Message>, CallError> {
         let message = self.building.collect();
         let mut message = message.map_err(|e| CallError::System(e.raw_os_error().unwrap_or(0)))?;
-        let (sender, mailbox) = mailbox();
+        let NewMailbox { sender, mailbox } = mailbox();
         let shared = self.connection.shared;
         let client = self.connection.client;
         let items = LoopItems::new(core::mem::take(&mut message.items), shared);

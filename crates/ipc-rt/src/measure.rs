@@ -19,17 +19,16 @@ pub struct Forms {
 }
 
 impl Forms {
-    /// Everything is in the body.
+    /// No array goes by reference: everything is in the body.
     pub const BODY: Self = Self { by_reference: false, auto: usize::MAX };
 
-    /// By reference above each array's threshold, which is `auto` bytes where the interface sets
-    /// none.
+    /// Arrays go by reference above their thresholds, `auto` bytes where the interface sets none.
     #[must_use]
     pub const fn above(auto: usize) -> Self {
         Self { by_reference: true, auto }
     }
 
-    /// By reference above each array's threshold, or this machine's.
+    /// Arrays go by reference above their thresholds, this machine's where the interface sets none.
     #[inline]
     #[must_use]
     pub fn machine() -> Self {
@@ -87,8 +86,8 @@ pub fn measure(
     Ok(Measured { body_len: m.body_len, forms })
 }
 
-/// Measures again, for the body alone. Takes the closure by value: so that what it holds need not
-/// be in memory on the usual way.
+/// Measures again, for the body alone. Takes the closure by value, so that what it holds need not
+/// be in memory in the common case.
 #[cold]
 #[inline(never)]
 fn measure_crowded(
@@ -116,20 +115,20 @@ impl Measure {
         }
     }
 
-    /// The threshold of arrays for which the interface sets none.
+    /// Returns the threshold of arrays for which the interface sets none.
     #[inline]
     #[must_use]
     pub fn auto(&self) -> usize {
         self.forms.auto()
     }
 
-    /// A descriptor travels along, if there is one.
+    /// Counts a descriptor, if there is one.
     #[inline]
     pub fn fd(&mut self, present: bool) {
         self.fds += usize::from(present);
     }
 
-    /// An object of `bytes` bytes, without what it refers to.
+    /// Adds an object of `bytes` bytes, without what it refers to.
     #[inline]
     fn add(&mut self, bytes: usize) {
         // Saturated, it is larger than any message can be. A size that wraps here belongs to no
@@ -138,7 +137,7 @@ impl Measure {
         self.body_len = self.body_len.saturating_add(padded);
     }
 
-    /// An array of plain values or a string: `bytes` with the terminator.
+    /// Adds an array of plain values or a string: `bytes` with the terminator.
     ///
     /// # Errors
     /// [`EncodeError::TooLong`] if `count` does not fit the header; [`EncodeError::Depth`].
@@ -166,7 +165,7 @@ impl Measure {
         Ok(())
     }
 
-    /// An object of `count` elements of `size` bytes, and what `visit` says it refers to.
+    /// Adds an object of `count` elements of `size` bytes, and what `visit` says it refers to.
     ///
     /// # Errors
     /// As [`Measure::flat`], and those of `visit`.
@@ -193,11 +192,11 @@ impl Measure {
         Ok(())
     }
 
-    /// The object behind a `ptr` pointer, if it has not been met before.
+    /// Returns the object behind a `ptr` pointer, if it has not been met before.
     pub fn shared<'v, T>(&mut self, pointer: &'v Option<Shared<T>>) -> Option<&'v T> {
         let object = pointer.as_ref()?;
-        let (_, new) = self.numbers.get().name(Shared::address(object), 0);
-        new.then_some(&**object)
+        let is_new = self.numbers.get().name(Shared::address(object), 0).is_new;
+        is_new.then_some(&**object)
     }
 
     /// Runs `visit` on a value that does not live as long as the message: see
@@ -216,7 +215,7 @@ impl Measure {
     }
 }
 
-/// Refuses unless `condition`.
+/// Checks a condition on values that are to travel.
 ///
 /// # Errors
 /// `error` if the condition does not hold.

@@ -31,7 +31,7 @@ macro_rules! pods {
 
 pods!(u8 = 0, i8 = 0, u16 = 0, i16 = 0, u32 = 0, i32 = 0, u64 = 0, i64 = 0, f32 = 0.0, f64 = 0.0);
 
-/// The bytes of plain values.
+/// Returns the bytes of plain values.
 #[inline]
 #[must_use]
 pub fn bytes_of<T: Pod>(values: &[T]) -> &[u8] {
@@ -39,14 +39,14 @@ pub fn bytes_of<T: Pod>(values: &[T]) -> &[u8] {
     unsafe { core::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
 }
 
-/// The bytes of plain values, to be overwritten.
+/// Returns the bytes of plain values, to be overwritten.
 #[inline]
 pub(super) fn bytes_of_mut<T: Pod>(values: &mut [T]) -> &mut [u8] {
     // SAFETY: as above, and any bytes written make valid values.
     unsafe { core::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values)) }
 }
 
-/// The value at byte `at`; `None` if the bytes end before.
+/// Returns the value at byte `at`; `None` if the bytes end before.
 #[inline]
 #[must_use]
 pub(super) fn load<T: Pod>(bytes: &[u8], at: usize) -> Option<T> {
@@ -55,7 +55,7 @@ pub(super) fn load<T: Pod>(bytes: &[u8], at: usize) -> Option<T> {
     Some(unsafe { part.as_ptr().cast::<T>().read_unaligned() })
 }
 
-/// `bytes` seen as values, if they are aligned and there is a whole number of them.
+/// Returns `bytes` seen as values, if they are aligned and there is a whole number of them.
 #[inline]
 #[must_use]
 pub(super) fn cast<T: Pod>(bytes: &[u8]) -> Option<&[T]> {
@@ -67,7 +67,7 @@ pub(super) fn cast<T: Pod>(bytes: &[u8]) -> Option<&[T]> {
     Some(unsafe { core::slice::from_raw_parts(start, bytes.len() / size_of::<T>()) })
 }
 
-/// `bytes` copied into new values; bytes after the last whole value are left out.
+/// Copies `bytes` into new values; bytes after the last whole value are left out.
 #[must_use]
 pub(super) fn to_vec<T: Pod>(bytes: &[u8]) -> Vec<T> {
     let count = bytes.len() / size_of::<T>();
@@ -100,7 +100,7 @@ pub fn overwrite<T: Pod>(target: &mut [T], values: &[T]) {
     slice(bytes_of(values), bytes_of_mut(target));
 }
 
-/// Two 32-bit words in the order of memory, as one.
+/// Returns two 32-bit words in the order of memory, as one.
 #[inline(always)]
 #[must_use]
 pub const fn pair(first: u32, second: u32) -> u64 {
@@ -111,10 +111,14 @@ pub const fn pair(first: u32, second: u32) -> u64 {
     }
 }
 
-/// The words of [`pair`].
+/// Two 32-bit words, the one at the lower address first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Words(pub u32, pub u32);
+
+/// Returns the words of [`pair`].
 #[inline(always)]
 #[must_use]
-pub const fn split(both: u64) -> (u32, u32) {
+pub const fn split(both: u64) -> Words {
     let (low, high) = (both as u32, (both >> 32) as u32);
-    if cfg!(target_endian = "big") { (high, low) } else { (low, high) }
+    if cfg!(target_endian = "big") { Words(high, low) } else { Words(low, high) }
 }

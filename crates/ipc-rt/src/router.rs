@@ -24,24 +24,32 @@ pub enum Served<Y> {
 
 /// Answers the calls of an interface.
 pub trait Service<T: ServerTransport> {
-    /// The base of interface `wanted` within this service; `None` if it is not served.
+    /// Returns the base of interface `wanted` within this service: the number of its operation 0.
+    /// `None` if it is not served.
     fn base_of(&self, wanted: &InterfaceId) -> Option<u16>;
-    /// How many operation numbers this service takes.
+    /// Returns the number of operation numbers that this service takes.
     fn operations(&self) -> u16;
     /// Serves a request whose operation number within this service is `op`. `oneway`: no answer.
     fn dispatch(&mut self, op: u16, oneway: bool, request: T::Request<'_>) -> Served<T::Ready>;
-    /// A client is there.
+    /// Notes that a client has connected.
     fn connected(&mut self, _client: ClientId, _credentials: Credentials) {}
-    /// A client has sent bits.
+    /// Notes that a client has sent notification bits.
     fn notified(&mut self, _client: ClientId, _bits: u64) {}
-    /// A client is gone: run down what it held.
+    /// Notes that a client is gone, and runs down what it held.
     fn gone(&mut self, _client: ClientId) {}
 }
 
 /// Several services behind one endpoint.
 pub struct Router<T: ServerTransport> {
-    entries: Vec<(u16, Box<dyn Service<T> + Send>)>,
+    entries: Vec<Entry<T>>,
     next_base: u16,
+}
+
+/// A service of a router.
+struct Entry<T: ServerTransport> {
+    /// The operation number at the endpoint of the service's operation 0.
+    base: u16,
+    service: Box<dyn Service<T> + Send>,
 }
 
 impl<T: ServerTransport> Default for Router<T> {
@@ -62,7 +70,7 @@ impl<T: ServerTransport> core::fmt::Debug for Router<T> {
 pub struct RouterFull;
 
 impl<T: ServerTransport> Router<T> {
-    /// No services.
+    /// Creates a router without services.
     #[must_use]
     pub fn new() -> Self {
         Self { entries: Vec::new(), next_base: 0 }
@@ -75,7 +83,7 @@ impl<T: ServerTransport> Router<T> {
     pub fn add(&mut self, service: impl Service<T> + Send + 'static) -> Result<(), RouterFull> {
         let next = self.next_base.checked_add(service.operations()).filter(|next| *next < BIND_OP);
         let next = next.ok_or(RouterFull)?;
-        self.entries.push((self.next_base, Box::new(service)));
+        self.entries.push(Entry { base: self.next_base, service: Box::new(service) });
         self.next_base = next;
         Ok(())
     }
@@ -83,7 +91,7 @@ impl<T: ServerTransport> Router<T> {
 
 impl<T: ServerTransport> Service<T> for Router<T> {
     fn base_of(&self, wanted: &InterfaceId) -> Option<u16> {
-        self.entries.iter().find_map(|(base, service)| Some(base + service.base_of(wanted)?))
+        self.entries.iter().find_map(|entry| Some(entry.base + entry.service.base_of(wanted)?))
     }
 
     fn operations(&self) -> u16 {
@@ -91,23 +99,23 @@ impl<T: ServerTransport> Service<T> for Router<T> {
     }
 
     fn dispatch(&mut self, op: u16, oneway: bool, request: T::Request<'_>) -> Served<T::Ready> {
-        let behind = self.entries.partition_point(|(base, _)| *base <= op);
+        let behind = self.entries.partition_point(|entry| entry.base <= op);
         match behind.checked_sub(1).and_then(|at| self.entries.get_mut(at)) {
-            Some((base, service)) => service.dispatch(op - *base, oneway, request),
+            Some(Entry { base, service }) => service.dispatch(op - *base, oneway, request),
             None => unknown_operation::<T>(oneway, request),
         }
     }
 
     fn connected(&mut self, client: ClientId, credentials: Credentials) {
-        self.entries.iter_mut().for_each(|(_, s)| s.connected(client, credentials));
+        self.entries.iter_mut().for_each(|entry| entry.service.connected(client, credentials));
     }
 
     fn notified(&mut self, client: ClientId, bits: u64) {
-        self.entries.iter_mut().for_each(|(_, s)| s.notified(client, bits));
+        self.entries.iter_mut().for_each(|entry| entry.service.notified(client, bits));
     }
 
     fn gone(&mut self, client: ClientId) {
-        self.entries.iter_mut().for_each(|(_, s)| s.gone(client));
+        self.entries.iter_mut().for_each(|entry| entry.service.gone(client));
     }
 }
 
@@ -123,8 +131,8 @@ pub fn unknown_operation<T: ServerTransport>(
     Served::Reply(request.into_token().fault(Fault::UNKNOWN_OPERATION))
 }
 
-/// What is to be done about a request that could not be read: a stale handle is answered with
-/// [`Fault::BAD_CONTEXT`], everything else is a violation, answered with a fault if `answer`.
+/// Returns what is to be done about a request that could not be read: a stale handle is answered
+/// with [`Fault::BAD_CONTEXT`], everything else is a violation, answered with a fault if `answer`.
 #[cold]
 pub fn refuse<T: ServerTransport>(
     request: T::Request<'_>,
@@ -171,7 +179,7 @@ pub fn serve<T: ServerTransport>(
     }
 }
 
-/// Tells the service what happened; `false` if the wait is over.
+/// Tells the service what happened; returns false if the wait is over.
 fn observe<T: ServerTransport, R>(
     service: &mut (impl Service<T> + ?Sized),
     arrival: &Arrival<R>,
@@ -199,7 +207,7 @@ pub fn answer<T: ServerTransport>(
     }
 }
 
-/// The binding call.
+/// Serves the binding call.
 #[cold]
 fn bind<T: ServerTransport>(
     service: &(impl Service<T> + ?Sized),

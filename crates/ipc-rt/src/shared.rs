@@ -17,7 +17,7 @@ use super::{Cause, DecodeError};
 pub struct Shared<T>(Arc<OnceLock<T>>);
 
 impl<T> Shared<T> {
-    /// A new object.
+    /// Creates an object.
     pub fn new(value: T) -> Self {
         Self(Arc::new(OnceLock::from(value)))
     }
@@ -28,7 +28,7 @@ impl<T> Shared<T> {
         Arc::ptr_eq(&a.0, &b.0)
     }
 
-    /// Identity of the object while it lives.
+    /// Returns an address that identifies the object while it lives.
     #[must_use]
     pub fn address(this: &Self) -> usize {
         Arc::as_ptr(&this.0) as usize
@@ -68,23 +68,38 @@ impl<T> From<T> for Shared<T> {
 /// Numbers given to objects by a sender.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
-    /// Address of the object, address of the pointer that named it first.
-    seen: Vec<(usize, usize)>,
+    seen: Vec<Seen>,
+}
+
+/// An object that has a number.
+#[derive(Debug, PartialEq, Eq)]
+struct Seen {
+    /// Address of the object.
+    address: usize,
+    /// Address of the pointer that named it first.
+    slot: usize,
+}
+
+/// The number of an object on the wire.
+pub(super) struct Name {
+    pub(super) number: u32,
+    /// True if the object got the number just now.
+    pub(super) is_new: bool,
 }
 
 impl Numbers {
-    /// The number of the object at `address`, a new one if it has none yet.
-    pub(super) fn name(&mut self, address: usize, slot: usize) -> (u32, bool) {
-        if let Some(at) = self.seen.iter().position(|(object, _)| *object == address) {
-            return (at as u32 + 1, false);
+    /// Returns the number of the object at `address`, a new one if it has none yet.
+    pub(super) fn name(&mut self, address: usize, slot: usize) -> Name {
+        if let Some(at) = self.seen.iter().position(|seen| seen.address == address) {
+            return Name { number: at as u32 + 1, is_new: false };
         }
-        self.seen.push((address, slot));
-        (self.seen.len() as u32, true)
+        self.seen.push(Seen { address, slot });
+        Name { number: self.seen.len() as u32, is_new: true }
     }
 
     /// Returns true if the pointer at `slot` was the first to name the object at `address`.
     pub(super) fn is_first(&self, address: usize, slot: usize) -> bool {
-        self.seen.contains(&(address, slot))
+        self.seen.contains(&Seen { address, slot })
     }
 }
 
@@ -125,6 +140,13 @@ struct Object {
     refers: Vec<u32>,
 }
 
+/// An object that a word names.
+pub(super) struct Reference<T> {
+    pub(super) object: Shared<T>,
+    /// True if the object's bytes are to be read for this word: it named the object first.
+    pub(super) is_first: bool,
+}
+
 /// The objects of a message being read, by number.
 #[derive(Debug, Default)]
 pub(super) struct Objects {
@@ -146,12 +168,12 @@ impl Objects {
         Ok(())
     }
 
-    /// The object `number` (not 0), and whether the word at `slot` is the one to read it for.
+    /// Returns the object `number` (not 0), named by the word at `slot`.
     pub(super) fn refer<T: Send + Sync + 'static>(
         &mut self,
         number: u32,
         slot: usize,
-    ) -> Result<(Shared<T>, bool), DecodeError> {
+    ) -> Result<Reference<T>, DecodeError> {
         let wrong = || DecodeError::new(Cause::Number, slot);
         if let Some(outer) = self.open.last()
             && let Some(object) = self.list.get_mut(*outer as usize - 1)
@@ -161,15 +183,15 @@ impl Objects {
         let object = self.list.get_mut(number as usize - 1).ok_or_else(wrong)?;
         let cell = object.cell.get_or_insert_with(|| Arc::new(OnceLock::<T>::new()));
         let cell = Arc::clone(cell).downcast::<OnceLock<T>>().map_err(|_| wrong())?;
-        Ok((Shared(cell), object.slot == slot))
+        Ok(Reference { object: Shared(cell), is_first: object.slot == slot })
     }
 
-    /// The bytes of `number` are being read from now on.
+    /// Notes that the bytes of object `number` are being read from now on.
     pub(super) fn open(&mut self, number: u32) {
         self.open.push(number);
     }
 
-    /// They have been read.
+    /// Notes that they have been read, and fills the object's cell.
     pub(super) fn fill<T>(&mut self, cell: &Shared<T>, value: T) {
         if let Some(number) = self.open.pop()
             && let Some(object) = self.list.get_mut(number as usize - 1)

@@ -45,38 +45,73 @@ pub(super) struct Taken {
     pub(super) fds: u16,
 }
 
-/// Counts the words of one element at byte `at` of `bytes`, which begin at `offset` of the body.
-pub(super) fn scan(
-    slots: &[Slot],
-    bytes: &[u8],
-    at: usize,
-    offset: usize,
-    taken: &mut Taken,
-    objects: &mut LazyObjects,
-) -> Result<(), DecodeError> {
-    let word = |at: usize| load::<u32>(bytes, at).unwrap_or(0);
-    for slot in slots {
-        match *slot {
-            Slot::Header(header) => match word(at + header + 4) {
-                2 => taken.items = taken.items.saturating_add(1),
-                3 => taken.grants = taken.grants.saturating_add(1),
-                _ => {}
-            },
-            Slot::Fd(fd) => {
-                taken.fds = taken.fds.saturating_add(u16::from(word(at + fd) == 1));
-            }
-            Slot::Numbers => {}
-            Slot::Number(number) => {
-                let at = at + number;
-                objects.get().scan(word(at), offset + at)?;
-            }
-            Slot::Run { at: first, count, stride, slots } => {
-                for index in 0..count {
-                    let at = at + first + index * stride;
-                    scan(slots, bytes, at, offset, taken, objects)?;
+/// Elements of a message's body whose words are to be counted.
+pub(super) struct Elements<'b> {
+    /// The words of each.
+    pub(super) slots: &'b [Slot],
+    /// The bytes of all.
+    pub(super) bytes: &'b [u8],
+    /// The first byte within the body.
+    pub(super) offset: usize,
+    pub(super) count: usize,
+    /// Bytes of each.
+    pub(super) stride: usize,
+}
+
+impl Elements<'_> {
+    /// Counts the words at `slots` of the structure that begins at byte `at`.
+    fn scan(
+        &self,
+        slots: &[Slot],
+        at: usize,
+        taken: &mut Taken,
+        objects: &mut LazyObjects,
+    ) -> Result<(), DecodeError> {
+        let word = |at: usize| load::<u32>(self.bytes, at).unwrap_or(0);
+        for slot in slots {
+            match *slot {
+                Slot::Header(header) => match word(at + header + 4) {
+                    2 => taken.items = taken.items.saturating_add(1),
+                    3 => taken.grants = taken.grants.saturating_add(1),
+                    _ => {}
+                },
+                Slot::Fd(fd) => {
+                    taken.fds = taken.fds.saturating_add(u16::from(word(at + fd) == 1));
+                }
+                Slot::Numbers => {}
+                Slot::Number(number) => {
+                    let at = at + number;
+                    objects.get().scan(word(at), self.offset + at)?;
+                }
+                Slot::Run { at: first, count, stride, slots } => {
+                    for index in 0..count {
+                        self.scan(slots, at + first + index * stride, taken, objects)?;
+                    }
                 }
             }
         }
+        Ok(())
     }
-    Ok(())
+}
+
+/// Counts the words of `elements`; returns what is taken once theirs has been, given what is taken
+/// before.
+#[cold]
+pub(super) fn count_words(
+    elements: &Elements<'_>,
+    mut taken: Taken,
+    objects: &mut LazyObjects,
+) -> Result<Taken, DecodeError> {
+    for index in 0..elements.count {
+        let at = index * elements.stride;
+        elements.scan(elements.slots, at, &mut taken, objects)?;
+    }
+    Ok(taken)
+}
+
+/// Counts like [`count_words`] where no `ptr` pointers are.
+#[cold]
+pub(super) fn count_items(elements: &Elements<'_>, taken: Taken) -> Taken {
+    // Only words of `ptr` pointers can be wrong.
+    count_words(elements, taken, &mut LazyObjects::default()).unwrap_or(taken)
 }

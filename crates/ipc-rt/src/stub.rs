@@ -41,6 +41,7 @@ pub fn bind<T: Transport>(
 ///
 /// # Errors
 /// Those of `write`, `read` and the transport.
+#[allow(clippy::too_many_arguments, reason = "each is another part of a call of generated code")]
 #[inline]
 pub fn call<'d, T: Transport, R>(
     transport: &mut T,

@@ -242,7 +242,7 @@ fn a_context_handle_is_one_clients_and_dies_once() {
     assert_ne!(again, word, "the slot is used again with another generation");
     assert_eq!(table.find(one, 0, word), None);
     let other = table.issue(two, 3, 5);
-    assert_eq!(table.run_down(one), [(0, 78)]);
+    assert_eq!(table.run_down(one), [ServerHandle { kind: 0, number: 78 }]);
     assert_eq!((table.find(one, 0, again), table.find(two, 3, other)), (None, Some(5)));
     for wrong in [u64::MAX, 1, 1 << 32, u64::from(u32::MAX) << 32] {
         assert_eq!(table.find(two, 3, wrong), None);
@@ -251,14 +251,14 @@ fn a_context_handle_is_one_clients_and_dies_once() {
 
 #[test]
 fn a_mailbox_gives_what_was_put_in_or_says_that_it_was_dropped() {
-    let (sender, waiting) = mailbox();
+    let NewMailbox { sender, mailbox: waiting } = mailbox();
     let thread = std::thread::spawn(move || sender.send(Ok(5)));
     assert_eq!(waiting.wait(Deadline::after(core::time::Duration::from_secs(10))), Ok(5));
     assert_eq!(thread.join().expect("sent"), Ok(()));
-    let (sender, waiting) = mailbox::<()>();
+    let NewMailbox { sender, mailbox: waiting } = mailbox::<()>();
     drop(sender);
     assert_eq!(waiting.wait(Deadline::NEVER), Err(CallError::Fault(Fault::DROPPED)));
-    let (sender, waiting) = mailbox::<()>();
+    let NewMailbox { sender, mailbox: waiting } = mailbox::<()>();
     assert_eq!(waiting.wait(Deadline::NOW), Err(CallError::Timeout));
     assert_eq!(sender.send(Ok(())), Err(Gone));
 }

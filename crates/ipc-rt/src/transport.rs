@@ -31,7 +31,7 @@ pub trait Transport {
         wait
     }
 
-    /// What a server in this address space registered for direct calls.
+    /// Returns the object that a server in this address space registered for direct calls.
     fn local<L: Any + Send + Sync>(&self) -> Option<Arc<L>> {
         None
     }
@@ -42,16 +42,16 @@ pub trait Draft<'d> {
     /// The answer.
     type Reply: Reply;
 
-    /// What writes it.
+    /// Returns the writer of the message.
     fn encoder(&mut self) -> Writer<'_, 'd>;
 
-    /// Sends it and waits for the answer.
+    /// Sends the request and waits for the answer.
     ///
     /// # Errors
     /// Those of the transport, and [`CallError::Fault`].
     fn call(self, deadline: Deadline) -> Result<Self::Reply, CallError>;
 
-    /// Sends it one way.
+    /// Sends the request one-way.
     ///
     /// # Errors
     /// Those of the transport.
@@ -74,13 +74,13 @@ pub trait ServerTransport {
     type Token: Token<Ready = Self::Ready>;
     /// An answer on its way.
     type Ready: Ready;
-    /// What ends a server.
+    /// The reason why a server ends.
     type Error;
 
     /// Sends `ready`, if any, and waits for what happens next.
     ///
     /// # Errors
-    /// What ends this server.
+    /// The reason why this server ends.
     fn next(
         &mut self,
         ready: Option<Self::Ready>,
@@ -91,7 +91,7 @@ pub trait ServerTransport {
     fn expel_for_bad_message(&mut self, client: ClientId);
 }
 
-/// What happened.
+/// An event for a server.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Arrival<R> {
@@ -99,7 +99,7 @@ pub enum Arrival<R> {
     Call(R),
     /// A one-way message.
     Send(R),
-    /// Bits from a client, coalesced.
+    /// Notification bits from a client, coalesced.
     Notify(ClientId, u64),
     /// A new client.
     Connected(ClientId, Credentials),
@@ -114,9 +114,9 @@ pub trait Request {
     /// The right to answer it.
     type Token: Token;
 
-    /// Operation number, with the base of the interface.
+    /// Returns the operation number, with the base of the interface.
     fn op(&self) -> u16;
-    /// Who sent it.
+    /// Returns the caller.
     fn caller(&self) -> Caller;
     /// Reads it.
     fn decoder(&mut self) -> Decoder<'_>;
@@ -142,7 +142,7 @@ pub trait ReplyDraft<'d> {
     /// An answer on its way.
     type Ready;
 
-    /// What writes it.
+    /// Returns the writer of the message.
     fn encoder(&mut self) -> Writer<'_, 'd>;
     /// Ends it. Nothing it refers to is needed afterwards.
     fn finish(self) -> Self::Ready;
@@ -152,7 +152,7 @@ pub trait ReplyDraft<'d> {
 
 /// An answer, to be given to [`ServerTransport::next`] or sent from any thread.
 pub trait Ready {
-    /// Sends it now.
+    /// Sends the answer now.
     ///
     /// # Errors
     /// [`Gone`] if nobody waits for it any more.

@@ -15,7 +15,7 @@ impl Descriptor {
     /// None.
     pub const NONE: Self = Self(None);
 
-    /// The descriptor to borrow, if there is one.
+    /// Returns the descriptor to borrow, if there is one.
     #[must_use]
     pub fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         self.0.as_ref().map(|fd| fd.as_fd())
@@ -27,10 +27,10 @@ impl Descriptor {
         self.0.is_none()
     }
 
-    /// The descriptor itself; duplicated if other clones still hold it.
+    /// Returns the descriptor itself; duplicated if other clones still hold it.
     ///
     /// # Errors
-    /// The kernel's, when duplicating.
+    /// Those of fcntl(2), when duplicating.
     pub fn into_owned(self) -> io::Result<Option<OwnedFd>> {
         match self.0.map(Arc::try_unwrap) {
             None => Ok(None),
@@ -71,7 +71,7 @@ pub struct Interface {
 /// Conversion of a type on the wire to the local type that represents it (`represent_as`): whatever
 /// has [`TryFrom`]. The other direction is `From<&Local>` for the type on the wire.
 pub trait Represent<W>: Sized {
-    /// The local value; `None` refuses the message.
+    /// Returns the local value; `None` refuses the message.
     fn represent(wire: W) -> Option<Self>;
 }
 
@@ -81,12 +81,12 @@ impl<W, L: TryFrom<W>> Represent<W> for L {
     }
 }
 
-/// Who calls: the first argument of every operation of a server.
+/// The caller: the first argument of every operation of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
     /// The client, named for ever: a recycled index has another generation.
     pub client: ClientId,
-    /// What the server chose for this client.
+    /// The badge that the server chose for this client.
     pub badge: u64,
     /// Verified by the kernel when the client connected.
     pub credentials: Credentials,

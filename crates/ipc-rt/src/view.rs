@@ -2,7 +2,7 @@
 //!
 //! Not here: taking it from the body (`decode`).
 
-use super::pod::{Pod, load};
+use super::pod::{Pod, Words, load};
 use super::{Cause, DecodeError};
 
 /// `N` bytes of the body, to be read at offsets known at compile time.
@@ -13,7 +13,7 @@ pub struct View<'m, const N: usize> {
 }
 
 impl<'m, const N: usize> View<'m, N> {
-    /// The number at `AT`.
+    /// Returns the number at `AT`.
     #[inline(always)]
     #[must_use]
     pub fn get<const AT: usize, T: Pod>(self) -> T {
@@ -21,14 +21,14 @@ impl<'m, const N: usize> View<'m, N> {
         load(self.bytes, AT).unwrap_or(T::ZERO)
     }
 
-    /// The two 32-bit words at `AT`.
+    /// Returns the two 32-bit words at `AT`.
     #[inline(always)]
     #[must_use]
-    pub fn pair<const AT: usize>(self) -> (u32, u32) {
+    pub fn pair<const AT: usize>(self) -> Words {
         super::pod::split(self.get::<AT, u64>())
     }
 
-    /// The boolean at `AT`.
+    /// Returns the boolean at `AT`.
     ///
     /// # Errors
     /// [`Cause::Bool`] for a byte other than 0 and 1.
@@ -41,7 +41,7 @@ impl<'m, const N: usize> View<'m, N> {
         }
     }
 
-    /// That the `LEN` bytes at `AT` are zero.
+    /// Checks that the `LEN` bytes at `AT` are zero.
     ///
     /// # Errors
     /// [`Cause::Padding`] if not.
@@ -54,7 +54,7 @@ impl<'m, const N: usize> View<'m, N> {
         }
     }
 
-    /// The `LEN` bytes at `AT`.
+    /// Returns the `LEN` bytes at `AT`.
     #[inline(always)]
     #[must_use]
     pub fn bytes<const AT: usize, const LEN: usize>(self) -> &'m [u8; LEN] {
@@ -63,7 +63,7 @@ impl<'m, const N: usize> View<'m, N> {
         unsafe { &*self.bytes.as_ptr().add(AT).cast::<[u8; LEN]>() }
     }
 
-    /// The plain values at `AT`.
+    /// Returns the plain values at `AT`.
     #[inline(always)]
     #[must_use]
     pub fn pods<const AT: usize, T: Pod, const L: usize>(self) -> [T; L] {
@@ -72,14 +72,14 @@ impl<'m, const N: usize> View<'m, N> {
         unsafe { self.bytes.as_ptr().add(AT).cast::<[T; L]>().read_unaligned() }
     }
 
-    /// The `M` bytes at `AT` as a view of their own.
+    /// Returns the `M` bytes at `AT` as a view of their own.
     #[inline(always)]
     #[must_use]
     pub fn sub<const AT: usize, const M: usize>(self) -> View<'m, M> {
         View { bytes: self.bytes::<AT, M>(), offset: self.offset + AT }
     }
 
-    /// The `COUNT` elements of `M` bytes at `AT`, each read by `read`.
+    /// Reads the `COUNT` elements of `M` bytes at `AT`, each by `read`.
     ///
     /// # Errors
     /// Those of `read`.
@@ -97,16 +97,16 @@ impl<'m, const N: usize> View<'m, N> {
         })
     }
 
-    /// `cause` at byte `at` of this view: for checks in generated code.
+    /// Checks a condition on byte `at` of this view, in generated code.
     ///
     /// # Errors
-    /// Unless `condition` holds.
+    /// `cause` unless `condition` holds.
     #[inline(always)]
     pub fn ensure(self, condition: bool, cause: Cause, at: usize) -> Result<(), DecodeError> {
         if condition { Ok(()) } else { Err(DecodeError::new(cause, self.offset + at)) }
     }
 
-    /// An error at byte `at` of this view.
+    /// Returns the error `cause` at byte `at` of this view.
     #[cold]
     #[must_use]
     pub fn error(self, cause: Cause, at: usize) -> DecodeError {
@@ -114,10 +114,10 @@ impl<'m, const N: usize> View<'m, N> {
     }
 }
 
-/// An array whose elements are made by `make`, which may fail.
+/// Returns an array whose elements are made by `make`, which may fail.
 ///
 /// # Errors
-/// The first of `make`.
+/// The first error of `make`.
 #[inline]
 pub fn try_array<R, E, const N: usize>(
     mut make: impl FnMut(usize) -> Result<R, E>,

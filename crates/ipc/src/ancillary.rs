@@ -85,12 +85,11 @@ fn receive_into(
     control: &mut [u64],
 ) -> Result<Arrived, Errno> {
     let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
-    let (len, message) = receive_raw(socket, bytes, control, flags)?;
-    let lost = message.msg_flags & libc::MSG_CTRUNC != 0;
-    let used = message.msg_controllen.div_ceil(8).min(control.len());
-    let (numbers, sender) = parse(crate::message::bytes_of(&control[..used]));
+    let RawPacket { len, control_len, lost } = receive_raw(socket, bytes, control, flags)?;
+    let used = control_len.div_ceil(8).min(control.len());
+    let ControlData { fds, sender } = parse(crate::message::bytes_of(&control[..used]));
     // SAFETY: the kernel has just installed these for us, and told nobody else.
-    let fds = numbers.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }).collect();
+    let fds = fds.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }).collect();
     Ok(Arrived { len, fds, lost, sender })
 }
 
@@ -99,18 +98,26 @@ pub(crate) fn has_beside(socket: BorrowedFd<'_>) -> Result<bool, Errno> {
     // Without room for control messages the kernel sets `MSG_CTRUNC` (recvmsg(2)) and installs no
     // descriptors.
     let flags = libc::MSG_DONTWAIT | libc::MSG_PEEK;
-    let (_, message) = receive_raw(socket, &mut [0], &mut [], flags)?;
-    Ok(message.msg_flags & libc::MSG_CTRUNC != 0)
+    Ok(receive_raw(socket, &mut [0], &mut [], flags)?.lost)
 }
 
-/// Calls recvmsg(2). Returns the bytes received, and the header as written by the kernel, whose
-/// pointers must not be used any more.
+/// A packet as recvmsg(2) tells of it.
+struct RawPacket {
+    /// Bytes received.
+    len: usize,
+    /// Bytes of control messages.
+    control_len: usize,
+    /// There were more control messages than had room.
+    lost: bool,
+}
+
+/// Calls recvmsg(2).
 fn receive_raw(
     socket: BorrowedFd<'_>,
     bytes: &mut [u8],
     control: &mut [u64],
     flags: i32,
-) -> Result<(usize, libc::msghdr), Errno> {
+) -> Result<RawPacket, Errno> {
     let mut vector = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     // SAFETY: all zeroes is an empty message header.
     let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
@@ -130,8 +137,11 @@ fn receive_raw(
             c_long::from(flags),
         )
     };
-    let len = usize::try_from(got).map_err(|_| last_error())?;
-    Ok((len, message))
+    Ok(RawPacket {
+        len: usize::try_from(got).map_err(|_| last_error())?,
+        control_len: message.msg_controllen as _,
+        lost: message.msg_flags & libc::MSG_CTRUNC != 0,
+    })
 }
 
 /// Returns the credentials of the peer that connected, or, for a client's socket, of the listener,
@@ -185,9 +195,16 @@ fn last_error() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL)
 }
 
-/// Returns the descriptors and credentials in a sequence of control messages (cmsg(3)).
-fn parse(mut control: &[u8]) -> (Vec<RawFd>, Option<Credentials>) {
-    let (mut fds, mut sender) = (Vec::new(), None);
+/// The contents of a packet's control messages.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct ControlData {
+    fds: Vec<RawFd>,
+    sender: Option<Credentials>,
+}
+
+/// Reads a sequence of control messages (cmsg(3)).
+fn parse(mut control: &[u8]) -> ControlData {
+    let ControlData { mut fds, mut sender } = ControlData::default();
     while control.len() >= HEADER {
         let number = |bytes: &[u8], at: usize| {
             bytes
@@ -213,7 +230,7 @@ fn parse(mut control: &[u8]) -> (Vec<RawFd>, Option<Credentials>) {
         }
         control = control.get(len.next_multiple_of(8)..).unwrap_or(&[]);
     }
-    (fds, sender)
+    ControlData { fds, sender }
 }
 
 #[cfg(test)]
@@ -235,7 +252,7 @@ mod tests {
         let rights = part(libc::SCM_RIGHTS, &[7, 8, 9]);
         let who = part(libc::SCM_CREDENTIALS, &[0, 1000, -1]);
         for control in [[rights.clone(), who.clone()].concat(), [who, rights].concat()] {
-            let (fds, sender) = parse(&control);
+            let ControlData { fds, sender } = parse(&control);
             assert_eq!(fds, [7, 8, 9]);
             assert_eq!(sender, Some(Credentials { pid: 0, uid: 1000, gid: u32::MAX }));
         }
@@ -247,10 +264,10 @@ mod tests {
         control.extend(part(libc::SCM_CREDENTIALS, &[1, 2]));
         control.extend(part(libc::SCM_RIGHTS, &[5]));
         let whole = control.len();
-        assert_eq!(parse(&control), (vec![5], None));
+        assert_eq!(parse(&control), ControlData { fds: vec![5], sender: None });
         control.truncate(whole - 8);
-        assert_eq!(parse(&control), (vec![], None));
-        assert_eq!(parse(&[0; 64]), (vec![], None));
-        assert_eq!(parse(&[]), (vec![], None));
+        assert_eq!(parse(&control), ControlData::default());
+        assert_eq!(parse(&[0; 64]), ControlData::default());
+        assert_eq!(parse(&[]), ControlData::default());
     }
 }

@@ -60,18 +60,14 @@ impl Socket {
     }
 
     /// Gives up the socket, see [`crate::Connection::part_from_socket`].
-    pub(crate) fn part(
-        &mut self,
-        region: &Arc<Region>,
-        wake: WakeServer,
-    ) -> Option<(ApartSocket, Ending)> {
+    pub(crate) fn part(&mut self, region: &Arc<Region>, wake: WakeServer) -> Option<Parted> {
         self.here()?;
         let is_over = Arc::new(AtomicBool::new(false));
         let apart = Self::Apart(Apart { wake, is_over: Arc::clone(&is_over) });
         match core::mem::replace(self, apart) {
             Self::Here(socket) => {
                 let ending = Ending { region: Arc::clone(region), is_over };
-                Some((ApartSocket(socket), ending))
+                Some(Parted { socket: ApartSocket(socket), ending })
             }
             Self::Apart(_) => None,
         }
@@ -89,6 +85,15 @@ impl Socket {
             },
         }
     }
+}
+
+/// What others need in the place of a connection that has parted from its socket.
+#[derive(Debug)]
+pub struct Parted {
+    /// The socket.
+    pub socket: ApartSocket,
+    /// Tells the connection of its end.
+    pub ending: Ending,
 }
 
 /// The socket of a connection that has parted from it. The connection lasts as long as this.

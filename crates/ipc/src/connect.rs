@@ -13,7 +13,7 @@ use crate::fault;
 use crate::layout::{Layout, Region};
 use crate::rt::ClientId;
 use crate::rt::Reason;
-use crate::shared::Shared;
+use crate::shared::{EndpointId, Shared};
 use crate::wait::{Policy, Wait};
 use core::time::Duration;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -115,7 +115,7 @@ fn connect(address: Address, options: &ConnectOptions) -> Result<Connection, Con
     hello.c = options.max_message;
     control::send(socket.as_fd(), hello, &[]).map_err(system)?;
     fault::point("client.greeted");
-    let (welcome, fd) = await_welcome(&socket, &name, deadline)?;
+    let Welcome { packet: welcome, region: fd } = await_welcome(&socket, &name, deadline)?;
     fault::point("client.welcomed");
     let layout =
         Layout { slots: (welcome.a >> 32) as u32, area: (welcome.b & (WHOLE - 1)) as usize };
@@ -126,7 +126,7 @@ fn connect(address: Address, options: &ConnectOptions) -> Result<Connection, Con
     let segment = Segment::accept(fd, layout.len()).map_err(region)?;
     let id = ClientId { index: welcome.id, generation: welcome.a as u32 };
     let is_here = server.pid.cast_unsigned() == std::process::id();
-    let space = is_here.then(|| Shared::in_this_space(welcome.d)).flatten();
+    let space = is_here.then(|| Shared::in_this_space(EndpointId(welcome.d))).flatten();
     Ok(Connection::new(Parts {
         id,
         region: Arc::new(Region::open(&segment, layout).map_err(region)?),
@@ -168,11 +168,18 @@ fn open(address: Address, name: &str, timeout: Duration) -> Result<OwnedFd, Conn
     }
 }
 
+/// The server's answer to a greeting.
+struct Welcome {
+    packet: Packet,
+    /// The descriptor of the region.
+    region: OwnedFd,
+}
+
 fn await_welcome(
     socket: &OwnedFd,
     name: &str,
     deadline: Deadline,
-) -> Result<(Packet, OwnedFd), ConnectError> {
+) -> Result<Welcome, ConnectError> {
     loop {
         if !readable(socket, deadline) {
             return Err(ConnectError::TimedOut(name.into()));
@@ -183,7 +190,7 @@ fn await_welcome(
                 Err(ConnectError::System(name.into(), Errno::MFILE))
             }
             Received::Packet { packet, mut fds, .. } => match (packet.topic, fds.pop()) {
-                (Topic::Welcome, Some(fd)) if fds.is_empty() => Ok((packet, fd)),
+                (Topic::Welcome, Some(region)) if fds.is_empty() => Ok(Welcome { packet, region }),
                 (Topic::Refused, None) => {
                     Err(ConnectError::Refused(name.into(), Reason::from_code(packet.id)))
                 }

@@ -6,7 +6,7 @@
 //! line whose call was given up is not used until its answer has come. Not here: building a request
 //! (`draft`), connecting (`connect`).
 
-use crate::apart::{ApartSocket, Ending, Socket, WakeServer};
+use crate::apart::{Parted, Socket, WakeServer};
 use crate::control::Inbox;
 use crate::deadline::Deadline;
 use crate::fault;
@@ -88,12 +88,29 @@ pub struct Connection {
     pub(crate) spare: Option<Box<Beside<'static>>>,
     pub(crate) incoming: Incoming,
     inbox: Inbox,
-    /// Answers to registrations: grant and code.
-    done: Vec<(u32, u64)>,
+    /// Answers to registrations.
+    done: Vec<GrantAnswer>,
     next_grant: u32,
     ended: Option<Reason>,
     /// The kernel could not deliver descriptors of a packet.
     has_lost_fds: bool,
+}
+
+/// The server's answer to a registration, or to its end.
+#[derive(Clone, Copy, Debug)]
+struct GrantAnswer {
+    /// The grant's number.
+    id: u32,
+    /// 0, or the code of the reason for a refusal.
+    code: u64,
+}
+
+/// A piece's place in an area.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PiecePlace<'r> {
+    /// The first byte within the slot's area.
+    pub(crate) offset: u64,
+    pub(crate) area: Span<'r>,
 }
 
 /// A call that has been sent and not yet waited for. A pending call occupies one of the
@@ -158,7 +175,7 @@ impl Connection {
     /// Gives up the socket: from now on the connection makes only calls without descriptors, and
     /// registers no memory. `wake` is called where the server must be woken by a packet. Returns
     /// `None` if the connection has done so before.
-    pub fn part_from_socket(&mut self, wake: WakeServer) -> Option<(ApartSocket, Ending)> {
+    pub fn part_from_socket(&mut self, wake: WakeServer) -> Option<Parted> {
         self.parts.socket.part(&self.parts.region, wake)
     }
 
@@ -265,7 +282,7 @@ impl Connection {
                 self.free_line(line);
                 self.inbox.take(seq);
                 if let Some(link) = &self.link {
-                    lock(&link.local).replies.retain(|(number, _)| *number != seq);
+                    lock(&link.local).replies.retain(|reply| reply.seq != seq);
                 }
             }
         }
@@ -352,17 +369,18 @@ impl Connection {
         pays.then(|| len.div_ceil(PIECES).next_multiple_of(PAGE).min(PIECE_MAX).min(layout.area))
     }
 
-    /// Returns the place of the piece in slot `seq`, with its offset in the slot's area: the whole
-    /// area, or `piece_len` bytes of it. Pieces take turns within the area, because memory that the
+    /// Returns the place of the piece in slot `seq`: the whole area, or `piece_len` bytes of it. Pieces take turns within the area, because memory that the
     /// peer has read a while ago is written faster than memory that it read last
     /// (`docs/understand/benchmarks.md`).
-    pub(crate) fn piece_area(&self, seq: u32, piece_len: Option<usize>) -> (u64, Span<'_>) {
+    pub(crate) fn piece_area(&self, seq: u32, piece_len: Option<usize>) -> PiecePlace<'_> {
         let layout = self.parts.region.layout;
         let area = self.parts.region.request_area(seq);
-        let Some(len) = piece_len else { return (0, area) };
+        let whole = PiecePlace { offset: 0, area };
+        let Some(len) = piece_len else { return whole };
         let turns = (layout.area / len).max(1);
         let offset = (seq / layout.slots) as usize % turns * len;
-        area.part(offset, len).map_or((0, area), |part| (offset as u64, part))
+        let piece = |area| PiecePlace { offset: offset as u64, area };
+        area.part(offset, len).map_or(whole, piece)
     }
 
     /// Returns true if a request slot is free.

@@ -6,7 +6,7 @@
 //! the answer (`connection`).
 
 use crate::connection::replies::Reply;
-use crate::connection::{Connection, Pending};
+use crate::connection::{Connection, Pending, PiecePlace};
 use crate::control::{Packet, Topic};
 use crate::deadline::Deadline;
 use crate::fault;
@@ -56,7 +56,7 @@ impl Connection {
 impl<'c, 'd> Draft<'c, 'd> {
     #[inline]
     pub(crate) fn new(connection: &'c mut Connection, op: u16, body_len: usize) -> Self {
-        let (place, body) = place(connection, body_len);
+        let BodyPlace { storage: place, body } = place(connection, body_len);
         // SAFETY: `body_len` bytes, aligned to 8, that live as long as the connection (boxed words,
         // a vector not resized before the draft is done with, the mapped region), borrowed with it.
         let mut encoder = unsafe { Encoder::from_raw(body, body_len) };
@@ -254,8 +254,9 @@ impl<'c, 'd> Draft<'c, 'd> {
             BodyStorage::Own => self.connection.own.as_ptr().cast(),
             _ => self.connection.words.as_ptr().cast(),
         };
-        let items = self.encoder.items().iter().map(|item| (item.as_ptr(), item.len())).collect();
-        let request = LocalRequest { seq: header.seq, body: (body, self.body_len), items };
+        let body = core::ptr::slice_from_raw_parts(body, self.body_len);
+        let items = self.encoder.items().iter().map(|item| core::ptr::from_ref(*item)).collect();
+        let request = LocalRequest { seq: header.seq, body, items };
         lock(&link.local).request = Some(request);
         header.flags = LONG | BY_REFERENCE;
         self.connection.publish(header, &[]);
@@ -301,7 +302,7 @@ fn post_pieces(
     // One-way messages overlap with each other without being split.
     let may_split = header.kind == Kind::Call && gather.has_body() && !is_direct(header.seq);
     let piece_len = if may_split { connection.piece_len(total) } else { None };
-    let (offset, area) = connection.piece_area(header.seq, piece_len);
+    let PiecePlace { offset, area } = connection.piece_area(header.seq, piece_len);
     let mut sent = gather.copy(0, area) as u64;
     connection.publish_quietly(&header, &[total, body_len as u64, offset, sent]);
     if sent == total || overlaps {
@@ -314,7 +315,7 @@ fn post_pieces(
             return Err(error);
         }
         let chunk = connection.next_header(Kind::Chunk, 0, false);
-        let (offset, area) = connection.piece_area(chunk.seq, piece_len);
+        let PiecePlace { offset, area } = connection.piece_area(chunk.seq, piece_len);
         let len = gather.copy(sent, area) as u64;
         connection.publish_quietly(&chunk, &[offset, len]);
         sent += len;
@@ -325,12 +326,19 @@ fn post_pieces(
     Ok(())
 }
 
-/// Returns the place for a body of `body_len` bytes, aligned to 8 and valid until the next message
-/// is begun or sent.
+/// The place for a body.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BodyPlace {
+    pub(crate) storage: BodyStorage,
+    /// The first byte, at an address that is a multiple of 8.
+    pub(crate) body: *mut u8,
+}
+
+/// Returns the place for a body of `body_len` bytes, valid until the next message is begun or sent.
 #[inline]
-pub(crate) fn place(connection: &mut Connection, body_len: usize) -> (BodyStorage, *mut u8) {
+pub(crate) fn place(connection: &mut Connection, body_len: usize) -> BodyPlace {
     if body_len <= INLINE_MAX {
-        (BodyStorage::Inline, connection.words.as_mut_ptr().cast::<u8>())
+        BodyPlace { storage: BodyStorage::Inline, body: connection.words.as_mut_ptr().cast::<u8>() }
     } else {
         long_place(connection, body_len)
     }
@@ -339,17 +347,17 @@ pub(crate) fn place(connection: &mut Connection, body_len: usize) -> (BodyStorag
 /// Returns the place for a body that does not fit a line: the area of the call line or of the next
 /// slot, if one is free.
 #[inline(never)]
-fn long_place(connection: &mut Connection, body_len: usize) -> (BodyStorage, *mut u8) {
+fn long_place(connection: &mut Connection, body_len: usize) -> BodyPlace {
     if connection.link.is_none() && !connection.is_torn {
         let direct = connection.is_call_line_free();
         let seq = if direct { DIRECT } else { next_seq(connection.seq) };
         if (direct || connection.has_room())
             && let Some(body) = connection.parts.region.request_area(seq).part(TABLE_LEN, body_len)
         {
-            return (BodyStorage::Area { direct }, body.as_ptr());
+            return BodyPlace { storage: BodyStorage::Area { direct }, body: body.as_ptr() };
         }
     }
     connection.own.clear();
     connection.own.resize(body_len.div_ceil(8), 0);
-    (BodyStorage::Own, connection.own.as_mut_ptr().cast())
+    BodyPlace { storage: BodyStorage::Own, body: connection.own.as_mut_ptr().cast() }
 }

@@ -15,14 +15,15 @@ use crate::lock::lock;
 use crate::options::ServerOptions;
 use crate::proxy::Proxies;
 use crate::server::Server;
-use crate::shared::{Control, LISTENER, Offered, SIGNAL, Shared};
+use crate::shared::{Control, Offered, Shared, Watched};
 use crate::wait::Policy;
 use core::any::Any;
 use core::sync::atomic::Ordering;
 use rustix::event::epoll;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
@@ -47,7 +48,8 @@ pub enum BindError {
 #[derive(Debug)]
 pub struct Listener {
     socket: OwnedFd,
-    _guard: Option<Guard>,
+    /// The guard of the name's file, if the name has one.
+    guard: Option<Guard>,
 }
 
 impl Listener {
@@ -57,8 +59,7 @@ impl Listener {
     /// [`BindError`].
     pub fn bind(address: Address) -> Result<Self, BindError> {
         let name = address.to_string();
-        let (socket, guard) = listen(address, &name)?;
-        Ok(Self { socket, _guard: guard })
+        listen(address, &name)
     }
 }
 
@@ -112,13 +113,16 @@ impl Endpoint {
     }
 
     fn make(
-        listening: Option<(OwnedFd, Option<Guard>)>,
+        listener: Option<Listener>,
         name: String,
         options: ServerOptions,
         proxies: Option<Arc<dyn Proxies>>,
     ) -> Result<Self, BindError> {
         let system = |error| BindError::System(name.clone(), error);
-        let (listener, guard) = listening.unzip();
+        let (listener, guard) = match listener {
+            Some(Listener { socket, guard }) => (Some(socket), guard),
+            None => (None, None),
+        };
         let control = Control {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system)?,
             listener,
@@ -128,9 +132,9 @@ impl Endpoint {
             proxies,
         };
         if let Some(listener) = control.listener() {
-            control.watch(listener, LISTENER).map_err(system)?;
+            control.watch(listener, Watched::Listener).map_err(system)?;
         }
-        control.watch(&control.signal, SIGNAL).map_err(system)?;
+        control.watch(&control.signal, Watched::Signal).map_err(system)?;
         let shared = Shared::new(options);
         let control = Arc::new(control);
         let lobby = Lobby::new(Arc::clone(&shared), Arc::clone(&control));
@@ -138,7 +142,7 @@ impl Endpoint {
             .name("sojourn-control".into())
             .spawn(move || lobby.run())
             .map_err(|_| system(Errno::AGAIN))?;
-        Ok(Self { shared, control, thread: Some(thread), _guard: guard.flatten() })
+        Ok(Self { shared, control, thread: Some(thread), _guard: guard })
     }
 
     /// Creates a handle for one more server thread. A new client is given to the thread that has
@@ -201,64 +205,64 @@ impl Drop for Endpoint {
     }
 }
 
-/// Returns the listening socket for `address` and the guard of its file.
-fn listen(address: Address, name: &str) -> Result<(OwnedFd, Option<Guard>), BindError> {
+/// Listens at `address`, which errors call `name`.
+fn listen(address: Address, name: &str) -> Result<Listener, BindError> {
     let system = |error| BindError::System(name.into(), error);
     let socket_address = address.socket_address();
-    match (address, socket_address) {
-        (Address::Descriptor(fd), _) => {
-            let is_listener = rustix::net::sockopt::socket_acceptconn(&fd).unwrap_or(false)
-                && rustix::net::sockopt::socket_type(&fd) == Ok(SocketType::SEQPACKET);
-            if !is_listener {
-                return Err(BindError::NotAListener(name.into()));
-            }
-            rustix::io::ioctl_fionbio(&fd, true).map_err(system)?;
-            Ok((fd, None))
-        }
-        (_, None) => Err(system(Errno::NAMETOOLONG)),
-        (address, Some(socket_address)) => {
-            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            let make = || {
-                rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
-            };
-            let socket = make().map_err(system)?;
-            // The turn is held until the guard knows the file; otherwise the guard of an earlier
-            // endpoint could remove this one's file.
-            let _turn = match &address {
-                Address::Path(path) => Some(Turn::take(path)),
-                _ => None,
-            };
-            let mut bound = rustix::net::bind(&socket, &socket_address);
-            if bound == Err(Errno::ADDRINUSE)
-                && let Address::Path(path) = &address
-                && is_socket(path)
-                && rustix::net::connect(make().map_err(system)?, &socket_address)
-                    == Err(Errno::CONNREFUSED)
-            {
-                // The file's endpoint and guard are dead, so the file can be removed.
-                let _ = std::fs::remove_file(path);
-                bound = rustix::net::bind(&socket, &socket_address);
-            }
-            match bound {
-                Ok(()) => {}
-                Err(Errno::ADDRINUSE) => return Err(BindError::InUse(name.into())),
-                Err(error) => return Err(system(error)),
-            }
-            fault::point("server.bound");
-            // Listen at once, because a bound socket that does not listen looks like a dead
-            // endpoint's.
-            rustix::net::listen(&socket, BACKLOG).map_err(system)?;
-            fault::point("server.listening");
-            let guard = match &address {
-                Address::Path(path) => Some(Guard::new(path)),
-                _ => None,
-            };
-            Ok((socket, guard))
-        }
+    let path = match address {
+        Address::Descriptor(fd) => return listen_on(fd, name),
+        Address::Path(path) => Some(path),
+        Address::Abstract(_) => None,
+    };
+    let path = path.as_deref();
+    let socket_address = socket_address.ok_or_else(|| system(Errno::NAMETOOLONG))?;
+    // The turn is held until the guard knows the file; otherwise the guard of an earlier endpoint
+    // could remove this one's file.
+    let _turn = path.map(Turn::take);
+    let socket = bind(path, &socket_address, name)?;
+    fault::point("server.bound");
+    // Listen at once, because a bound socket that does not listen looks like a dead endpoint's.
+    rustix::net::listen(&socket, BACKLOG).map_err(system)?;
+    fault::point("server.listening");
+    Ok(Listener { socket, guard: path.map(Guard::new) })
+}
+
+/// Takes over a socket that listens already.
+fn listen_on(socket: OwnedFd, name: &str) -> Result<Listener, BindError> {
+    let is_listener = rustix::net::sockopt::socket_acceptconn(&socket).unwrap_or(false)
+        && rustix::net::sockopt::socket_type(&socket) == Ok(SocketType::SEQPACKET);
+    if !is_listener {
+        return Err(BindError::NotAListener(name.into()));
+    }
+    let made = rustix::io::ioctl_fionbio(&socket, true);
+    made.map_err(|error| BindError::System(name.into(), error))?;
+    Ok(Listener { socket, guard: None })
+}
+
+/// Returns a socket bound to an address, whose file is `path` if it has one. The file of a dead
+/// endpoint is replaced.
+fn bind(path: Option<&Path>, address: &SocketAddrUnix, name: &str) -> Result<OwnedFd, BindError> {
+    let system = |error| BindError::System(name.into(), error);
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let make = || rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+    let socket = make().map_err(system)?;
+    let mut bound = rustix::net::bind(&socket, address);
+    if bound == Err(Errno::ADDRINUSE)
+        && let Some(path) = path.filter(|path| is_socket(path))
+        && rustix::net::connect(make().map_err(system)?, address) == Err(Errno::CONNREFUSED)
+    {
+        // The file's endpoint and guard are dead, so the file can be removed.
+        let _ = std::fs::remove_file(path);
+        bound = rustix::net::bind(&socket, address);
+    }
+    match bound {
+        Ok(()) => Ok(socket),
+        Err(Errno::ADDRINUSE) => Err(BindError::InUse(name.into())),
+        Err(error) => Err(system(error)),
     }
 }
 
-fn is_socket(path: &std::path::Path) -> bool {
+fn is_socket(path: &Path) -> bool {
     use std::os::unix::fs::FileTypeExt;
     std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
 }

@@ -10,7 +10,7 @@ use crate::connection::{Connection, Parts, Pending};
 use crate::control::{self, Received};
 use crate::deadline::Deadline;
 use crate::grant::Memory;
-use crate::layout::{DIRECT, Layout, Region, next_seq};
+use crate::layout::{DIRECT, Layout, NewRegion, Region, next_seq};
 use crate::link::ServerThread;
 use crate::link::{ClientLink, Terms};
 use crate::rt::{ClientId, Credentials, Fault};
@@ -162,23 +162,40 @@ fn send_raw(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) {
     let _ = rustix::net::sendmsg(socket, &bytes, &mut ancillary, flags);
 }
 
-fn pair() -> Option<(OwnedFd, OwnedFd)> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).ok()
+/// The ends of a socket pair.
+struct Sockets {
+    ours: OwnedFd,
+    theirs: OwnedFd,
 }
 
-/// Creates this side's region and socket, and the peer with the other ends.
-fn meet() -> Option<(Region, OwnedFd, Peer, Segment)> {
+fn sockets() -> Option<Sockets> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let pair = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+    pair.ok().map(|(ours, theirs)| Sockets { ours, theirs })
+}
+
+/// Both ends of a connection.
+struct Meeting {
+    /// This side's region and socket.
+    region: Region,
+    socket: OwnedFd,
+    /// The peer, with the other ends.
+    peer: Peer,
+    _segment: Segment,
+}
+
+fn meet() -> Option<Meeting> {
     let layout = Layout::new(4, 4096);
-    let (segment, ours) = Region::create(layout).ok()?;
+    let NewRegion { segment, region: ours } = Region::create(layout).ok()?;
     let region = Region::open(&segment, layout).ok()?;
-    let (socket, theirs) = pair()?;
-    Some((ours, socket, Peer { region, socket: theirs, call: DIRECT, seq: 0 }, segment))
+    let Sockets { ours: socket, theirs } = sockets()?;
+    let peer = Peer { region, socket: theirs, call: DIRECT, seq: 0 };
+    Some(Meeting { region: ours, socket, peer, _segment: segment })
 }
 
 /// Runs a server's thread whose one client acts by `bytes`.
 pub fn request(bytes: &[u8]) {
-    let Some((region, socket, mut peer, _segment)) = meet() else { return };
+    let Some(Meeting { region, socket, mut peer, _segment }) = meet() else { return };
     let thread = Arc::new(ServerThread::new(1 << 20));
     let terms = Terms {
         id: ClientId { index: 0, generation: 1 },
@@ -252,7 +269,7 @@ fn serve(server: &mut Server, kept: &mut Vec<crate::ReplyToken>) {
 
 /// Runs a client whose server acts by `bytes`.
 pub fn reply(bytes: &[u8]) {
-    let Some((region, socket, mut peer, _segment)) = meet() else { return };
+    let Some(Meeting { region, socket, mut peer, _segment }) = meet() else { return };
     let mut connection = Connection::new(Parts {
         id: ClientId { index: 0, generation: 1 },
         region: region.into(),
@@ -323,7 +340,7 @@ fn read(reply: Option<crate::Reply<'_>>) {
 
 /// Sends and receives packets over a socket.
 pub fn control(bytes: &[u8]) {
-    let Some((ours, theirs)) = pair() else { return };
+    let Some(Sockets { ours, theirs }) = sockets() else { return };
     let mut program = Program(bytes);
     for _ in 0..STEPS_MAX {
         if program.0.is_empty() {

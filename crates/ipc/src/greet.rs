@@ -10,15 +10,15 @@ use crate::ancillary;
 use crate::control::{self, GREETING, Packet, Received, Topic, WHOLE};
 use crate::deadline::now_ns;
 use crate::fault;
-use crate::layout::{Layout, Region};
+use crate::layout::{Layout, NewRegion, Region};
 use crate::link::ServerThread;
 use crate::link::{ClientLink, Terms};
 use crate::lock::lock;
-use crate::options::ServerOptions;
+use crate::options::{Clients, ServerOptions};
 use crate::proxy::ClientSocket;
 use crate::rt::Reason;
 use crate::rt::{ClientId, Credentials};
-use crate::shared::{Control, LISTENER, LOBBY, Offered, SIGNAL, Shared};
+use crate::shared::{Control, GuestId, Offered, Shared, Watched};
 use crate::thread::Note;
 use core::sync::atomic::Ordering;
 use rustix::event::epoll::{self, Event};
@@ -57,12 +57,18 @@ struct GreetedClient {
     credentials: Credentials,
 }
 
+/// A client that gets no link.
+struct Refusal {
+    socket: ClientSocket,
+    reason: Reason,
+}
+
 /// The control thread's state.
 pub(crate) struct Lobby {
     shared: Arc<Shared>,
     control: Arc<Control>,
-    guests: HashMap<u64, Guest>,
-    next_guest: u64,
+    guests: HashMap<GuestId, Guest>,
+    next_guest: GuestId,
     /// Clients that greeted while there was no server thread.
     waiting: Vec<GreetedClient>,
     /// The end of a pause of accepting.
@@ -76,7 +82,7 @@ impl Lobby {
             shared,
             control,
             guests: HashMap::new(),
-            next_guest: LOBBY,
+            next_guest: GuestId::default(),
             waiting: Vec::new(),
             paused_until_ns: None,
             is_over: false,
@@ -113,14 +119,11 @@ impl Lobby {
     }
 
     fn handle(&mut self, event: Event) {
-        match event.data.u64() {
-            LISTENER => self.accept(),
-            SIGNAL => self.signal(),
-            key if key & LOBBY != 0 => self.greeting(key),
-            key => {
-                let id = ClientId { index: key as u32, generation: (key >> 32) as u32 };
-                self.packet(id);
-            }
+        match Watched::of(event) {
+            Watched::Listener => self.accept(),
+            Watched::Signal => self.signal(),
+            Watched::Guest(guest) => self.greeting(guest),
+            Watched::Client(id) => self.packet(id),
         }
     }
 
@@ -174,11 +177,11 @@ impl Lobby {
             None => Some(socket.into()),
         };
         let Some(socket) = shared else { return };
-        let key = self.next_guest;
-        self.next_guest = LOBBY | (self.next_guest.wrapping_add(1) & (LOBBY - 1) & !(1 << 62));
-        if self.control.watch(&socket, key).is_ok() {
+        let id = self.next_guest;
+        self.next_guest = id.next();
+        if self.control.watch(&socket, Watched::Guest(id)).is_ok() {
             let until_ns = now_ns() + GREET_NS;
-            self.guests.insert(key, Guest { socket, until_ns, uid, is_offered });
+            self.guests.insert(id, Guest { socket, until_ns, uid, is_offered });
         }
     }
 
@@ -192,7 +195,7 @@ impl Lobby {
         let rank = |guest: &Guest| {
             (crowds.get(&guest.uid).copied().unwrap_or(0), core::cmp::Reverse(guest.until_ns))
         };
-        let last = self.guests.iter().max_by_key(|(_, guest)| rank(guest)).map(|(key, _)| *key);
+        let last = self.guests.iter().max_by_key(|(_, guest)| rank(guest)).map(|(id, _)| *id);
         if let Some(guest) = last.and_then(|last| self.guests.remove(&last)) {
             self.dismiss(&guest);
         }
@@ -204,15 +207,15 @@ impl Lobby {
         }
         let now = now_ns();
         let late = self.guests.iter().filter(|(_, guest)| guest.until_ns <= now);
-        for key in late.map(|(key, _)| *key).collect::<Vec<_>>() {
-            if let Some(guest) = self.guests.remove(&key) {
+        for id in late.map(|(id, _)| *id).collect::<Vec<_>>() {
+            if let Some(guest) = self.guests.remove(&id) {
                 self.dismiss(&guest);
             }
         }
         if self.paused_until_ns.is_some_and(|until| until <= now) {
             self.paused_until_ns = None;
             if let Some(listener) = self.control.listener() {
-                let _ = self.control.watch(listener, LISTENER);
+                let _ = self.control.watch(listener, Watched::Listener);
             }
         }
     }
@@ -223,14 +226,14 @@ impl Lobby {
         let _ = epoll::delete(&self.control.epoll, &guest.socket);
     }
 
-    fn greeting(&mut self, key: u64) {
+    fn greeting(&mut self, id: GuestId) {
         fault::point("server.greeting");
-        let Some(guest) = self.guests.get(&key) else { return };
+        let Some(guest) = self.guests.get(&id) else { return };
         let received = guest.socket.receive();
         if matches!(received, Received::Empty) {
             return;
         }
-        let Some(guest) = self.guests.remove(&key) else { return };
+        let Some(guest) = self.guests.remove(&id) else { return };
         self.dismiss(&guest);
         match received {
             Received::Packet { packet: hello, fds, sender, .. }
@@ -278,7 +281,7 @@ impl Lobby {
         theirs += self.waiting.iter().filter(|guest| is_theirs(&guest.credentials)).count();
         let process_user = || rustix::process::geteuid().as_raw();
         let own = self.shared.options.own_user.unwrap_or_else(process_user);
-        self.shared.options.is_full_for(uid, own, (theirs, all))
+        self.shared.options.is_full_for(uid, own, Clients { theirs, all })
     }
 
     /// Gives a client that greeted its region and its thread.
@@ -288,7 +291,7 @@ impl Lobby {
         let Some(id) = self.free_index() else { return refuse(socket, Reason::TooManyClients) };
         let link = match self.link(greeted, id, thread) {
             Ok(link) => link,
-            Err((socket, reason)) => return refuse(&socket, reason),
+            Err(Refusal { socket, reason }) => return refuse(&socket, reason),
         };
         link.thread.clients.fetch_add(1, Ordering::Relaxed);
         fault::point("server.welcomed");
@@ -318,30 +321,30 @@ impl Lobby {
             None => return None,
         };
         let slot = links.get_mut(index)?;
-        // Generations stay below the bit that marks keys of the lobby.
+        // Generations stay below the bit that marks guests, see `Watched`.
         slot.generation = slot.generation % 0x3fff_ffff + 1;
         Some(ClientId { index: index as u32, generation: slot.generation })
     }
 
-    /// Creates the link and sends the welcome. On failure the socket is returned with the reason.
+    /// Creates the link and sends the welcome.
     fn link(
         &self,
         greeted: GreetedClient,
         id: ClientId,
         thread: Arc<ServerThread>,
-    ) -> Result<Arc<ClientLink>, (ClientSocket, Reason)> {
+    ) -> Result<Arc<ClientLink>, Refusal> {
         let options = &self.shared.options;
         let GreetedClient { socket, hello, credentials } = greeted;
         let layout = layout(options, hello);
         let _ = rustix::net::sockopt::set_socket_passcred(&socket, false);
-        let Ok((segment, region)) = Region::create(layout) else {
-            return Err((socket, Reason::NoResources));
+        let Ok(NewRegion { segment, region }) = Region::create(layout) else {
+            return Err(Refusal { socket, reason: Reason::NoResources });
         };
         let mut welcome = Packet::new(Topic::Welcome, id.index);
         welcome.a = u64::from(id.generation) | u64::from(layout.slots) << 32;
         welcome.b = layout.area as u64 | if options.items_in_place { WHOLE } else { 0 };
         welcome.c = options.max_message;
-        welcome.d = self.shared.id;
+        welcome.d = self.shared.id.0;
         let terms = Terms {
             id,
             // A reused process number gives a client no access: direct calls use objects in this
@@ -353,9 +356,8 @@ impl Lobby {
             items_in_place: options.items_in_place,
             budget: self.shared.budget.clone(),
         };
-        let key = u64::from(id.index) | u64::from(id.generation) << 32;
-        if self.control.watch(&socket, key).is_err() {
-            return Err((socket, Reason::NoResources));
+        if self.control.watch(&socket, Watched::Client(id)).is_err() {
+            return Err(Refusal { socket, reason: Reason::NoResources });
         }
         let link = Arc::new(ClientLink::new(terms, region, socket, thread));
         fault::point("server.region");

@@ -10,7 +10,7 @@
 //! binding (`endpoint`).
 
 use rustix::fd::OwnedFd;
-use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat, stat};
+use rustix::fs::{CWD, FlockOperation, Mode, OFlags, Stat, flock, openat, stat};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
 use std::os::unix::process::CommandExt;
@@ -74,7 +74,7 @@ impl Drop for Turn {
 #[derive(Debug)]
 pub(crate) struct Guard {
     path: PathBuf,
-    identity: (u64, u64),
+    identity: FileIdentity,
     /// The guard waits for a line on this socket or for its closing.
     pipe: Option<OwnedFd>,
 }
@@ -93,9 +93,18 @@ impl Guard {
     }
 }
 
-fn identity(path: &Path) -> Option<(u64, u64)> {
+/// The numbers that tell one file from another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct FileIdentity {
+    device: u64,
+    inode: u64,
+}
+
+fn identity(path: &Path) -> Option<FileIdentity> {
     #[allow(clippy::useless_conversion, reason = "the widths depend on the platform")]
-    stat(path).ok().map(|found| (found.st_dev.into(), found.st_ino.into()))
+    let identity =
+        |found: Stat| FileIdentity { device: found.st_dev.into(), inode: found.st_ino.into() };
+    stat(path).ok().map(identity)
 }
 
 fn spawn(path: &Path) -> Option<OwnedFd> {

@@ -19,9 +19,10 @@ use crate::layout::{
 };
 use crate::link::{CallStart, ClientLink, LocalRequest};
 use crate::lock::lock;
-use crate::message::{Incoming, bytes_of_mut};
+use crate::message::{Incoming, StreamSizes, bytes_of_mut};
 use crate::reply::{publish_consumed, send_more};
 use crate::rt::Reason;
+use crate::rt::gather::Extent;
 use sojourn_shm::ring::{self, Expected, Next};
 use sojourn_shm::{Line, Ordering, Span};
 use std::sync::Arc;
@@ -30,8 +31,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 struct Assembly {
     header: Header,
-    total: u64,
-    body_len: u64,
+    sizes: StreamSizes,
     stream: Vec<u64>,
     filled: usize,
 }
@@ -242,16 +242,16 @@ impl Lane {
         let link = &self.link;
         let mut words = [0; 5];
         link.region.request(header.seq).copy_out(&mut words);
-        let (total, body_len) = (words[1], words[2]);
+        let sizes = StreamSizes { total: words[1], body_len: words[2] };
+        let total = sizes.total;
         if total > link.request_max {
             return Err(Reason::BadLength);
         }
         let area = link.region.request_area(header.seq);
         let first = piece(area, words[3], words[4], total).ok_or(Reason::BadLength)?;
         if total == first.len() as u64 {
-            let sizes = (total, body_len);
             let loaded = if link.items_in_place {
-                let place = (words[3] as usize, first.len());
+                let place = Extent { at: words[3] as usize, len: first.len() };
                 incoming.load_in_place(header, area, place, sizes)
             } else {
                 incoming.load_area(header, first, sizes, false)
@@ -273,14 +273,14 @@ impl Lane {
             stream.resize(words, 0);
         }
         let filled = first.copy_to(bytes_of_mut(&mut stream));
-        self.assembly = Some(Assembly { header, total, body_len, stream, filled });
+        self.assembly = Some(Assembly { header, sizes, stream, filled });
         Ok(LaneEvent::Progress)
     }
 
     fn take_chunk(&mut self, incoming: &mut Incoming) -> Result<LaneEvent, Reason> {
         fault::point("server.piece");
         let Some(mut assembly) = self.assembly.take() else { return Err(Reason::BadHeader) };
-        let total = assembly.total as usize;
+        let total = assembly.sizes.total as usize;
         let mut words = [0; 3];
         self.link.region.slot(self.seq).copy_out(&mut words);
         let area = self.link.region.request_area(self.seq);
@@ -291,8 +291,7 @@ impl Lane {
             self.assembly = Some(assembly);
             return Ok(LaneEvent::Progress);
         }
-        let sizes = (assembly.total, assembly.body_len);
-        let loaded = incoming.load_stream(assembly.header, &mut assembly.stream, sizes);
+        let loaded = incoming.load_stream(assembly.header, &mut assembly.stream, assembly.sizes);
         // The buffer of the message before is kept for the next message in pieces.
         incoming.spare = assembly.stream;
         loaded.map(|()| LaneEvent::Message).ok_or(Reason::BadLength)
@@ -312,9 +311,8 @@ impl Lane {
         // SAFETY: a caller of this address space lent these until it has its answer; the token
         // for that answer can only be had by giving up the view of the request.
         unsafe {
-            let slice = |(start, len)| core::slice::from_raw_parts::<u8>(start, len);
-            let items: Vec<&[u8]> = items.into_iter().map(slice).collect();
-            incoming.load_local(header, slice(body), &items);
+            let items: Vec<&[u8]> = items.into_iter().map(|item| &*item).collect();
+            incoming.load_local(header, &*body, &items);
         }
         Ok(LaneEvent::Message)
     }

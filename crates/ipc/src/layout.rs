@@ -74,6 +74,14 @@ impl Layout {
     }
 }
 
+/// A region made for a new client.
+#[derive(Debug)]
+pub(crate) struct NewRegion {
+    /// The region's memory, to be sent to the client.
+    pub(crate) segment: Segment,
+    pub(crate) region: Region,
+}
+
 /// A mapped region. Every accessor is in bounds by construction.
 #[derive(Debug)]
 pub(crate) struct Region {
@@ -90,10 +98,10 @@ unsafe impl Sync for Region {}
 
 impl Region {
     /// Creates a region for a new client.
-    pub(crate) fn create(layout: Layout) -> Result<(Segment, Self), SegmentError> {
+    pub(crate) fn create(layout: Layout) -> Result<NewRegion, SegmentError> {
         let NewSegment { segment, mapping } =
             Segment::create("sojourn-ipc", layout.len(), Access::ReadWrite)?;
-        Ok((segment, Self::over(mapping, layout)?))
+        Ok(NewRegion { segment, region: Self::over(mapping, layout)? })
     }
 
     /// Maps the region that a server sent.
@@ -367,7 +375,7 @@ mod tests {
     #[test]
     fn every_accessor_of_the_largest_and_smallest_region_is_within_it() {
         for layout in [Layout::new(1, 1), Layout::new(64, 100_000)] {
-            let (_segment, region) = Region::create(layout).unwrap();
+            let region = Region::create(layout).unwrap().region;
             for seq in [0, 1, layout.slots - 1, u32::MAX] {
                 region.request(seq).publish(1, 2, &[2; 20]);
                 region.reply(seq as u8).publish(1, 2, &[2; 20]);

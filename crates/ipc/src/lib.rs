@@ -73,7 +73,7 @@ use sojourn_shm::{deadline, fault, wait};
 
 pub use address::{Address, AddressError};
 pub use ancillary::peer;
-pub use apart::{ApartSocket, Ending, WakeServer};
+pub use apart::{ApartSocket, Ending, Parted, WakeServer};
 pub use connect::{ConnectError, ConnectOptions};
 pub use connection::replies::Reply;
 pub use connection::{Connection, Pending};

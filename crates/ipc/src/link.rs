@@ -77,8 +77,8 @@ pub(crate) struct LongReply {
 #[derive(Debug)]
 pub(crate) struct LocalRequest {
     pub(crate) seq: u32,
-    pub(crate) body: (*const u8, usize),
-    pub(crate) items: Vec<(*const u8, usize)>,
+    pub(crate) body: *const [u8],
+    pub(crate) items: Vec<*const [u8]>,
 }
 
 // SAFETY: the caller waits, with its memory untouched, until the call is answered.
@@ -90,7 +90,31 @@ pub(crate) struct Local {
     pub(crate) request: Option<LocalRequest>,
     /// True while a server thread reads a caller's memory.
     pub(crate) is_lent: bool,
-    pub(crate) replies: Vec<(u32, Vec<u64>)>,
+    pub(crate) replies: Vec<LocalReply>,
+}
+
+/// A long answer to a caller in this address space.
+#[derive(Debug)]
+pub(crate) struct LocalReply {
+    pub(crate) seq: u32,
+    pub(crate) stream: Vec<u64>,
+}
+
+/// Memory that a client has registered.
+#[derive(Debug)]
+pub(crate) struct RegisteredGrant {
+    /// The client's number for it.
+    pub(crate) id: u32,
+    pub(crate) granted: Arc<Granted>,
+}
+
+/// The numbers that name one call among those of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallNumbers {
+    /// The reply line.
+    pub line: u8,
+    /// The sequence number.
+    pub seq: u32,
 }
 
 /// The mailbox of a server thread.
@@ -116,7 +140,7 @@ pub(crate) struct ClientLink {
     pub(crate) lines: Box<[ReplyLine]>,
     pub(crate) local: Mutex<Local>,
     pub(crate) long_replies: Mutex<Vec<LongReply>>,
-    pub(crate) grants: Mutex<Vec<(u32, Arc<Granted>)>>,
+    pub(crate) grants: Mutex<Vec<RegisteredGrant>>,
     /// The endpoint's.
     pub(crate) budget: Budget,
     pub(crate) inbox: Mutex<Inbox>,

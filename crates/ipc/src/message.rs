@@ -5,7 +5,7 @@
 //! (`lane` for the server, `connection` for the client).
 
 use crate::layout::{Header, INLINE_WORDS, Kind};
-use crate::rt::gather::{Parts, TABLE_LEN};
+use crate::rt::gather::{Extent, Parts, TABLE_LEN};
 use crate::rt::{self, FdList, GRANTS_MAX, Grant, ITEMS_MAX, Item, SharedBytes};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use sojourn_shm::{Line, Span};
@@ -19,6 +19,25 @@ enum BodyStorage {
     Stream,
     /// In memory of this address space that the caller does not change during the call.
     Local(*const u8, usize),
+}
+
+/// The lengths that come with a long message.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StreamSizes {
+    /// Bytes of the stream: table, body and items (see `rt::gather`).
+    pub(crate) total: u64,
+    pub(crate) body_len: u64,
+}
+
+/// The numbers of a message's parts beside the body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counts {
+    /// String items.
+    pub items: u8,
+    /// Descriptors.
+    pub fds: u8,
+    /// Grants.
+    pub grants: u8,
 }
 
 /// The present message.
@@ -96,26 +115,27 @@ impl Incoming {
         self.fds.clear();
     }
 
-    /// Loads a message of `total` bytes that lies in `area` in one piece. With `keep_items` the
+    /// Loads a message that lies in `area` in one piece. With `keep_items` the
     /// items stay there until they are copied to their targets; otherwise they are copied now.
     /// Returns `None` if the lengths are inconsistent.
     pub(crate) fn load_area(
         &mut self,
         header: Header,
         area: Span<'_>,
-        (total, body_len): (u64, u64),
+        sizes: StreamSizes,
         keep_items: bool,
     ) -> Option<()> {
+        let StreamSizes { total, body_len } = sizes;
         self.start(header);
         let whole = area.part(0, usize::try_from(total).ok()?)?;
         if !keep_items || header.items == 0 {
             self.copy_in(whole);
-            return self.finish(total, body_len);
+            return self.finish(sizes);
         }
         let body_end = usize::try_from(body_len).ok()?.checked_add(TABLE_LEN)?;
         self.copy_in(whole.part(0, body_end.min(whole.len()))?);
-        self.read_parts(total, body_len)?;
-        for (at, len) in self.parts.items.iter().take(header.items as usize) {
+        self.read_parts(sizes)?;
+        for Extent { at, len } in self.parts.items.iter().take(header.items as usize) {
             let item = whole.part(*at, *len)?;
             // SAFETY: within the region, which outlives the loan of this message (see `decoder`).
             let bytes = unsafe { SharedBytes::new(item.as_ptr(), item.len()) };
@@ -124,17 +144,17 @@ impl Incoming {
         Some(())
     }
 
-    /// Loads a message like [`Self::load_area`], with its items left in place, in the `len` bytes
-    /// of `area` at `start`.
+    /// Loads a message like [`Self::load_area`], with its items left in place, in the bytes `place`
+    /// of `area`.
     pub(crate) fn load_in_place(
         &mut self,
         header: Header,
         area: Span<'_>,
-        (start, len): (usize, usize),
-        sizes: (u64, u64),
+        place: Extent,
+        sizes: StreamSizes,
     ) -> Option<()> {
-        self.start = start;
-        self.load_area(header, area.part(start, len)?, sizes, true)
+        self.start = place.at;
+        self.load_area(header, area.part(place.at, place.len)?, sizes, true)
     }
 
     fn copy_in(&mut self, source: Span<'_>) {
@@ -152,11 +172,11 @@ impl Incoming {
         &mut self,
         header: Header,
         stream: &mut Vec<u64>,
-        (total, body_len): (u64, u64),
+        sizes: StreamSizes,
     ) -> Option<()> {
         self.start(header);
         core::mem::swap(&mut self.stream, stream);
-        self.finish(total, body_len)
+        self.finish(sizes)
     }
 
     /// Loads a message by reference, within one address space.
@@ -173,9 +193,9 @@ impl Incoming {
         }
     }
 
-    fn finish(&mut self, total: u64, body_len: u64) -> Option<()> {
-        self.read_parts(total, body_len)?;
-        for (at, len) in self.parts.items.iter().take(self.header.items as usize) {
+    fn finish(&mut self, sizes: StreamSizes) -> Option<()> {
+        self.read_parts(sizes)?;
+        for Extent { at, len } in self.parts.items.iter().take(self.header.items as usize) {
             let item = bytes_of(&self.stream).get(*at..)?.get(..*len)?;
             // SAFETY: the stream is not touched until the next message is loaded, which empties
             // `items` first; loans to users end with the borrow of this message (see `decoder`).
@@ -185,7 +205,8 @@ impl Incoming {
         Some(())
     }
 
-    fn read_parts(&mut self, total: u64, body_len: u64) -> Option<()> {
+    fn read_parts(&mut self, sizes: StreamSizes) -> Option<()> {
+        let StreamSizes { total, body_len } = sizes;
         let table = bytes_of(&self.stream).first_chunk::<TABLE_LEN>()?;
         self.parts = Parts::read(table, total, body_len, self.header.items, self.header.grants)?;
         self.place = BodyStorage::Stream;
@@ -215,7 +236,7 @@ impl Incoming {
                 bytes_of(&self.words).get(..self.header.len as usize).unwrap_or(&[])
             }
             BodyStorage::Stream => {
-                let (at, len) = self.parts.body;
+                let Extent { at, len } = self.parts.body;
                 bytes_of(&self.stream).get(at..at + len).unwrap_or(&[])
             }
             // SAFETY: `load_local`'s contract.
@@ -231,8 +252,9 @@ impl Incoming {
 
     /// The numbers of items, of descriptors and of grants.
     #[inline]
-    pub fn counts(&self) -> (u8, u8, u8) {
-        (self.header.items, self.header.fds, self.header.grants)
+    pub fn counts(&self) -> Counts {
+        let Header { items, fds, grants, .. } = self.header;
+        Counts { items, fds, grants }
     }
 
     /// Descriptor `index`; `None` if it was taken.
@@ -245,11 +267,11 @@ impl Incoming {
         self.fds.take(index)
     }
 
-    /// Offset in its area and length of an item that still lies there.
-    pub(crate) fn item_place(&self, index: usize) -> Option<(usize, usize)> {
+    /// The place in its area of an item that still lies there.
+    pub(crate) fn item_place(&self, index: usize) -> Option<Extent> {
         let Item::Shared(_) = self.items.get(index)? else { return None };
-        let (at, len) = self.parts.items.get(index)?;
-        Some((self.start.checked_add(*at)?, *len))
+        let item = self.parts.items.get(index)?;
+        Some(Extent { at: self.start.checked_add(item.at)?, len: item.len })
     }
 
     /// Returns true if items still lie in the area.

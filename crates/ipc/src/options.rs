@@ -48,11 +48,19 @@ impl Default for ServerOptions {
     }
 }
 
+/// The numbers of clients that an endpoint has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clients {
+    /// Those of the user in question.
+    pub(crate) theirs: usize,
+    pub(crate) all: usize,
+}
+
 impl ServerOptions {
-    /// Returns true if user `uid` has as many clients as it may have; it has `theirs` of `all`
-    /// clients. By default each user but the server's own must leave as many places free as it has,
+    /// Returns true if user `uid` has as many clients as it may have. By default each user but the server's own must leave as many places free as it has,
     /// so that some places are left even if many users take all that they may.
-    pub(crate) fn is_full_for(&self, uid: u32, own: u32, (theirs, all): (usize, usize)) -> bool {
+    pub(crate) fn is_full_for(&self, uid: u32, own: u32, clients: Clients) -> bool {
+        let Clients { theirs, all } = clients;
         let left = (self.max_clients as usize).saturating_sub(all + 1);
         let takes_too_much =
             self.clients_per_user_max == 0 && uid != own && theirs > 0 && theirs + 1 > left;
@@ -83,7 +91,7 @@ mod tests {
         assert_eq!(of(4096, 0), (usize::MAX, 2048));
         assert_eq!(of(1, 0), (usize::MAX, 1));
         let options = ServerOptions { max_clients: 100, ..ServerOptions::default() };
-        let is_full = |theirs, all| options.is_full_for(8, 7, (theirs, all));
+        let is_full = |theirs, all| options.is_full_for(8, 7, Clients { theirs, all });
         assert!(!is_full(49, 49) && is_full(50, 50));
         assert!(!is_full(24, 74) && is_full(25, 75), "another has fifty");
         assert!(!is_full(0, 99), "one more");

@@ -5,7 +5,7 @@
 
 use crate::control::{self, Received, Topic};
 use crate::grant::{Granted, REGISTERED_MAX};
-use crate::link::ClientLink;
+use crate::link::{ClientLink, RegisteredGrant};
 use crate::lock::lock;
 use crate::rt::Reason;
 use crate::shares::Share;
@@ -79,7 +79,7 @@ impl ClientLink {
             },
             Topic::Register => self.register(packet, fds),
             Topic::Unregister => {
-                lock(&self.grants).retain(|(id, _)| *id != packet.id);
+                lock(&self.grants).retain(|grant| grant.id != packet.id);
                 answer(self, packet.id, 0)
             }
             _ => Err(Reason::BadPacket),
@@ -100,15 +100,16 @@ impl ClientLink {
         let Ok(mapping) = segment.map(access) else {
             return answer(self, packet.id, Reason::BadGrant.code());
         };
-        lock(&self.grants).push((packet.id, Arc::new(Granted { mapping, _share: share })));
+        let granted = Arc::new(Granted { mapping, _share: share });
+        lock(&self.grants).push(RegisteredGrant { id: packet.id, granted });
         answer(self, packet.id, 0)
     }
 
     /// Counts a grant of this number and length, if the client may have one more.
     fn grant_share(&self, id: u32, len: u64) -> Option<Share> {
         let grants = lock(&self.grants);
-        let sum: u64 = grants.iter().map(|(_, grant)| grant.mapping.len() as u64).sum();
-        let is_known = grants.iter().any(|(known, _)| *known == id);
+        let sum: u64 = grants.iter().map(|grant| grant.granted.mapping.len() as u64).sum();
+        let is_known = grants.iter().any(|grant| grant.id == id);
         let is_much = sum.saturating_add(len) > self.thread.grants_max;
         if is_known || is_much || grants.len() >= REGISTERED_MAX {
             return None;

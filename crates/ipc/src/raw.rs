@@ -9,12 +9,14 @@ use crate::connection::{Connection, Pending};
 use crate::draft::{self, Draft};
 use crate::endpoint::Endpoint;
 use crate::layout::INLINE_MAX;
+pub use crate::link::CallNumbers;
 use crate::link::ClientLink;
-pub use crate::message::{Incoming, bytes_of_mut};
+pub use crate::message::{Counts, Incoming, bytes_of_mut};
 use crate::reply::{self, ReadyReply, ReplyDraft, ReplyToken};
 use crate::rt::{ClientId, Credentials, Gone, Reason};
 use crate::server::Server;
 use crate::server::request::{KeptGrant, Request};
+pub use crate::shared::EndpointId;
 use crate::shared::Shared;
 use crate::wait::Wait;
 use std::sync::Arc;
@@ -61,11 +63,21 @@ pub fn wait_of(connection: &Connection) -> Wait {
     connection.parts.policy.wait()
 }
 
-/// Returns the place for a body of `body_len` bytes, valid until the next message is begun or sent.
+/// The memory for a request's body.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestBody {
+    /// The place, with which the request is continued.
+    pub place: RequestPlace,
+    /// The first byte, at an address that is a multiple of 8.
+    pub start: *mut u8,
+}
+
+/// Returns the memory for a body of `body_len` bytes, valid until the next message is begun or
+/// sent.
 #[inline]
-pub fn place_request(connection: &mut Connection, body_len: usize) -> (RequestPlace, *mut u8) {
-    let (place, body) = draft::place(connection, body_len);
-    (RequestPlace(place), body)
+pub fn place_request(connection: &mut Connection, body_len: usize) -> RequestBody {
+    let draft::BodyPlace { storage, body } = draft::place(connection, body_len);
+    RequestBody { place: RequestPlace(storage), start: body }
 }
 
 /// Continues a request whose body has been written at `place`, before any other message was sent.
@@ -86,10 +98,10 @@ pub fn post_short(connection: &mut Connection, op: u16, body_len: usize) -> Opti
     connection.post_short(op, body_len.min(INLINE_MAX))
 }
 
-/// Returns line and sequence number of an outstanding call.
+/// Returns the numbers of an outstanding call.
 #[inline]
-pub fn numbers_of(pending: &Pending) -> (u8, u32) {
-    (pending.line, pending.seq)
+pub fn numbers_of(pending: &Pending) -> CallNumbers {
+    CallNumbers { line: pending.line, seq: pending.seq }
 }
 
 /// Returns the outstanding call with these numbers, if there is one.
@@ -156,10 +168,10 @@ impl Link {
         self.0.is_outstanding(line, seq)
     }
 
-    /// Returns the calls that are outstanding and unclaimed: line and sequence number.
-    pub fn unclaimed(&self) -> impl Iterator<Item = (u8, u32)> {
+    /// Returns the calls that are outstanding and unclaimed.
+    pub fn unclaimed(&self) -> impl Iterator<Item = CallNumbers> {
         let lines = 0..u8::try_from(self.0.lines.len()).unwrap_or(u8::MAX);
-        lines.filter_map(|line| Some((line, self.0.unclaimed(line)?)))
+        lines.filter_map(|line| Some(CallNumbers { line, seq: self.0.unclaimed(line)? }))
     }
 
     /// Returns the memory for bodies of answers of up to [`INLINE_MAX`] bytes, aligned to 8.
@@ -168,12 +180,12 @@ impl Link {
         Some(self.0.lines.get(line as usize)?.words.get().cast())
     }
 
-    /// Returns the place for the body of an answer on `line`, and its address, which is valid as
-    /// long as link and place live and the call is outstanding.
+    /// Returns the memory for the body of an answer on `line`, which is valid as long as link and
+    /// place live and the call is outstanding.
     #[inline]
-    pub fn place(&self, line: u8, body_len: usize) -> (ReplyPlace, *mut u8) {
-        let (place, body) = reply::place(&self.0, line, body_len);
-        (ReplyPlace(place), body)
+    pub fn place(&self, line: u8, body_len: usize) -> ReplyBody {
+        let reply::BodyPlace { storage, body } = reply::place(&self.0, line, body_len);
+        ReplyBody { place: ReplyPlace(storage), start: body }
     }
 
     /// Claims call `seq` on `line`, if that call is outstanding and unclaimed. Otherwise the link
@@ -191,6 +203,15 @@ pub struct ReplyPlace(reply::BodyStorage);
 impl ReplyPlace {
     /// The reply line's words: [`Link::words`].
     pub const WORDS: Self = Self(reply::BodyStorage::Inline);
+}
+
+/// The memory for an answer's body.
+#[derive(Debug)]
+pub struct ReplyBody {
+    /// The place, with which the answer is continued.
+    pub place: ReplyPlace,
+    /// The first byte, at an address that is a multiple of 8.
+    pub start: *mut u8,
 }
 
 /// Completes an answer that is only a body of `body_len` bytes in the line's words.
@@ -224,9 +245,9 @@ impl EndpointState {
         Self(Arc::clone(endpoint.shared()))
     }
 
-    /// Returns a number that no other endpoint of this process has had.
+    /// Returns the endpoint's identifier.
     #[inline]
-    pub fn id(&self) -> u64 {
+    pub fn id(&self) -> EndpointId {
         self.0.id
     }
 
@@ -242,11 +263,10 @@ pub fn request_of(server: &mut Server) -> &mut Incoming {
     &mut server.incoming
 }
 
-/// Leaves a call unclaimed and returns its reply line and sequence number, by which [`Link::claim`]
-/// claims the call later. A loan of the caller's memory lasts until the next message or
-/// [`return_loan`].
+/// Leaves a call unclaimed and returns its numbers, by which [`Link::claim`] claims the call later.
+/// A loan of the caller's memory lasts until the next message or [`return_loan`].
 #[inline]
-pub fn leave(request: Request<'_>) -> (u8, u32) {
+pub fn leave(request: Request<'_>) -> CallNumbers {
     request.leave()
 }
 

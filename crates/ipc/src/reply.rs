@@ -8,7 +8,7 @@
 
 use crate::fault;
 use crate::layout::{BY_REFERENCE, CPU_SHIFT, Header, INLINE_MAX, INLINE_WORDS, Kind, LONG};
-use crate::link::{Answer, ClientLink, LongReply};
+use crate::link::{Answer, ClientLink, LocalReply, LongReply};
 use crate::lock::lock;
 use crate::message::{bytes_of, bytes_of_mut};
 use crate::rt::gather::{Gather, TABLE_LEN};
@@ -75,14 +75,14 @@ impl ReplyToken {
     pub fn start<'d>(self, body_len: usize) -> ReplyDraft<'d> {
         let (place, encoder) = match &self.link {
             Some(link) => {
-                let (place, body) = place(link, self.line, body_len);
+                let BodyPlace { storage, body } = place(link, self.line, body_len);
                 // SAFETY: `body_len` bytes that live as long as the link, which the draft's token
                 // keeps, or as the place; this token alone may touch them (see `ReplyLine`).
                 let mut encoder = unsafe { Encoder::from_raw(body, body_len) };
                 // SAFETY: this token alone may touch the line's spare until its answer is
                 // published.
                 encoder.lend(unsafe { (*link.lines[self.line as usize].spare.get()).take() });
-                (place, encoder)
+                (storage, encoder)
             }
             // SAFETY: no bytes at all, at an aligned address.
             None => (BodyStorage::Inline, unsafe {
@@ -119,28 +119,37 @@ pub(crate) enum BodyStorage {
     Own(Vec<u64>),
 }
 
-/// Returns the place for the body of an answer on `line`, aligned to 8. It is valid as long as the
-/// link lives and the call is outstanding, or, for private memory, as long as the place is kept.
+/// The place for a body.
+#[derive(Debug)]
+pub(crate) struct BodyPlace {
+    pub(crate) storage: BodyStorage,
+    /// The first byte, at an address that is a multiple of 8.
+    pub(crate) body: *mut u8,
+}
+
+/// Returns the place for the body of an answer on `line`. It is valid as long as the link lives and
+/// the call is outstanding, or, for private memory, as long as the storage is kept.
 #[inline]
-pub(crate) fn place(link: &Arc<ClientLink>, line: u8, body_len: usize) -> (BodyStorage, *mut u8) {
+pub(crate) fn place(link: &Arc<ClientLink>, line: u8, body_len: usize) -> BodyPlace {
     if body_len <= INLINE_MAX {
-        return (BodyStorage::Inline, link.lines[line as usize].words.get().cast::<u8>());
+        let body = link.lines[line as usize].words.get().cast::<u8>();
+        return BodyPlace { storage: BodyStorage::Inline, body };
     }
     long_place(link, line, body_len)
 }
 
 #[inline(never)]
-fn long_place(link: &Arc<ClientLink>, line: u8, body_len: usize) -> (BodyStorage, *mut u8) {
+fn long_place(link: &Arc<ClientLink>, line: u8, body_len: usize) -> BodyPlace {
     let area = link.region.reply_area(line);
     if !link.same_space
         && let Some(body) = area.part(TABLE_LEN, body_len)
     {
-        return (BodyStorage::Area, body.as_ptr());
+        return BodyPlace { storage: BodyStorage::Area, body: body.as_ptr() };
     }
     // A vector's memory keeps its address when the vector is moved.
     let mut own = vec![0; (TABLE_LEN + body_len).div_ceil(8)];
     let body = bytes_of_mut(&mut own)[TABLE_LEN..].as_mut_ptr();
-    (BodyStorage::Own(own), body)
+    BodyPlace { storage: BodyStorage::Own(own), body }
 }
 
 /// An answer under construction.
@@ -234,7 +243,7 @@ impl<'d> ReplyDraft<'d> {
                     stream
                 }
             };
-            lock(&link.local).replies.push((seq, stream));
+            lock(&link.local).replies.push(LocalReply { seq, stream });
             return Form::Long(long);
         }
         let area = link.region.reply_area(line);

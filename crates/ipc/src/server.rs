@@ -12,7 +12,7 @@ use crate::fault;
 use crate::grant::Granted;
 use crate::lane::{Lane, LaneEvent};
 use crate::layout::BY_REFERENCE;
-use crate::link::{ClientLink, ServerThread};
+use crate::link::{ClientLink, RegisteredGrant, ServerThread};
 use crate::lock::lock;
 use crate::message::Incoming;
 use crate::reply::ReplyToken;
@@ -232,8 +232,8 @@ impl Server {
         let grants = lock(&lane.link.grants);
         for number in 0..self.incoming.header.grants as usize {
             let reference = self.incoming.grant_refs()[number];
-            let granted = grants.iter().find(|(id, _)| *id == reference.id);
-            let Some((_, granted)) = granted else { return false };
+            let registered = grants.iter().find(|grant| grant.id == reference.id);
+            let Some(RegisteredGrant { granted, .. }) = registered else { return false };
             let Some(span) = granted.resolve(reference) else { return false };
             // SAFETY: `kept` holds the mapping until the next message with grants is resolved, and
             // every message empties the list of grants first.

@@ -11,23 +11,81 @@ use crate::rt::ClientId;
 use crate::shares::Budget;
 use core::any::Any;
 use core::sync::atomic::{AtomicBool, Ordering};
-use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use std::sync::{Arc, Mutex, Weak};
 
-/// The [`EventData`] of the listener and of the signal. Clients have the other values: index and
-/// generation for links, places in the lobby above `LOBBY`.
-pub(crate) const LISTENER: u64 = u64::MAX;
-pub(crate) const SIGNAL: u64 = u64::MAX - 1;
-pub(crate) const LOBBY: u64 = 1 << 63;
+/// A number that no other endpoint of this process has had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndpointId(pub u64);
+
+impl EndpointId {
+    fn fresh() -> Self {
+        let mut bytes = [0; 8];
+        match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
+            Ok(8) => Self(u64::from_ne_bytes(bytes)),
+            _ => Self(crate::deadline::now_ns() ^ u64::from(std::process::id()) << 32),
+        }
+    }
+}
+
+/// A client that has not greeted yet. Numbers are used again after 2^62 others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct GuestId(u64);
+
+impl GuestId {
+    const MAX: u64 = (1 << 62) - 1;
+
+    /// Returns the number of the guest that comes next.
+    pub(crate) fn next(self) -> Self {
+        Self(self.0.wrapping_add(1) & Self::MAX)
+    }
+}
+
+/// An object on which the control thread waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Watched {
+    Listener,
+    Signal,
+    /// The socket of a client that has not greeted yet.
+    Guest(GuestId),
+    /// The socket of a client with a link.
+    Client(ClientId),
+}
+
+impl Watched {
+    const LISTENER: u64 = u64::MAX;
+    const SIGNAL: u64 = u64::MAX - 1;
+    /// Set in the words of guests; generations of clients stay below it.
+    const GUEST: u64 = 1 << 63;
+
+    /// Returns the word by which the epoll set names the object.
+    fn word(self) -> u64 {
+        match self {
+            Self::Listener => Self::LISTENER,
+            Self::Signal => Self::SIGNAL,
+            Self::Guest(guest) => Self::GUEST | guest.0,
+            Self::Client(id) => u64::from(id.index) | u64::from(id.generation) << 32,
+        }
+    }
+
+    /// Returns the object that an event of the epoll set names.
+    pub(crate) fn of(event: Event) -> Self {
+        match event.data.u64() {
+            Self::LISTENER => Self::Listener,
+            Self::SIGNAL => Self::Signal,
+            word if word & Self::GUEST != 0 => Self::Guest(GuestId(word & GuestId::MAX)),
+            word => Self::Client(ClientId { index: word as u32, generation: (word >> 32) as u32 }),
+        }
+    }
+}
 
 /// The state that the control thread, the server threads and clients in this address space share.
 pub(crate) struct Shared {
     pub(crate) options: ServerOptions,
-    /// A number that no other endpoint of this process has had, for clients that look it up in
-    /// `SPACE`.
-    pub(crate) id: u64,
+    /// For clients that look the endpoint up in `SPACE`.
+    pub(crate) id: EndpointId,
     pub(crate) threads: Mutex<Vec<Arc<ServerThread>>>,
     pub(crate) links: Mutex<Vec<Slot>>,
     pub(crate) budget: Budget,
@@ -56,7 +114,7 @@ impl Shared {
     pub(crate) fn new(options: ServerOptions) -> Arc<Self> {
         let shared = Arc::new(Self {
             options,
-            id: fresh_id(),
+            id: EndpointId::fresh(),
             threads: Mutex::default(),
             links: Mutex::default(),
             budget: Budget::new(),
@@ -71,7 +129,7 @@ impl Shared {
     }
 
     /// Returns the endpoint `id`, if it is in this address space.
-    pub(crate) fn in_this_space(id: u64) -> Option<Arc<Self>> {
+    pub(crate) fn in_this_space(id: EndpointId) -> Option<Arc<Self>> {
         lock(&SPACE).iter().filter_map(Weak::upgrade).find(|shared| shared.id == id)
     }
 
@@ -117,9 +175,10 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    pub(crate) fn watch(&self, fd: impl AsFd, key: u64) -> Result<(), Errno> {
+    /// Adds an object to the epoll set.
+    pub(crate) fn watch(&self, fd: impl AsFd, watched: Watched) -> Result<(), Errno> {
         let flags = EventFlags::IN | EventFlags::RDHUP;
-        epoll::add(&self.epoll, fd, EventData::new_u64(key), flags)
+        epoll::add(&self.epoll, fd, EventData::new_u64(watched.word()), flags)
     }
 }
 
@@ -142,13 +201,5 @@ impl Control {
     /// Takes the sockets that were offered since the last call.
     pub(crate) fn take_offered(&self) -> Vec<Offered> {
         core::mem::take(&mut lock(&self.offered))
-    }
-}
-
-fn fresh_id() -> u64 {
-    let mut bytes = [0; 8];
-    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
-        Ok(8) => u64::from_ne_bytes(bytes),
-        _ => crate::deadline::now_ns() ^ u64::from(std::process::id()) << 32,
     }
 }

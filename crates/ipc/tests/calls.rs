@@ -8,8 +8,8 @@ use common::service::{COUNT, COUNTED, ECHO, KEEP, RELEASE, SIZED, UNHEARD};
 use common::{Echo, Home, ask, call, call_until, call_with_items, limit, soon, watchdog};
 use rustix::fd::AsFd;
 use sojourn_ipc::{
-    ApartSocket, CallError, ConnectOptions, Connection, Deadline, Ending, Reason, ServerOptions,
-    Wait,
+    ApartSocket, CallError, ConnectOptions, Connection, Deadline, Ending, Parted, Reason,
+    ServerOptions, Wait,
 };
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -171,7 +171,7 @@ fn part(connection: &mut Connection) -> (Arc<OnceLock<ApartSocket>>, Ending, Arc
         count.fetch_add(1, Ordering::SeqCst);
         socket.get().unwrap().wake_server();
     };
-    let (socket, ending) = connection.part_from_socket(Box::new(wake)).unwrap();
+    let Parted { socket, ending } = connection.part_from_socket(Box::new(wake)).unwrap();
     kept.set(socket).unwrap();
     (kept, ending, woken)
 }

@@ -22,9 +22,13 @@ mod set_order_tests;
 pub(crate) mod set_readiness;
 pub(crate) mod set_ready;
 #[cfg(test)]
+mod set_ready_model_tests;
+#[cfg(test)]
 mod set_ready_tests;
 pub(crate) mod set_round;
 pub(crate) mod set_state;
+#[cfg(test)]
+mod set_stress_tests;
 #[cfg(test)]
 mod set_tests;
 pub(crate) mod set_wait;

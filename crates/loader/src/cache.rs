@@ -26,7 +26,7 @@ const FLAGS: i32 = libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc:
 
 /// The part of a file that is a text.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct FileText {
     /// A descriptor of the file.
     pub(crate) fd: usize,
     /// The checksum of the file's build-id.
@@ -75,11 +75,11 @@ pub(crate) fn close() {
 }
 
 /// Finds the sites of a text: in the cache, or else by a search, whose result the cache keeps.
-pub(crate) fn sites(place: Place, text: Text<'_>) -> Found {
-    let search = || Found { tests_integrity: has_test(place.fd), ..find(text) };
+pub(crate) fn sites(file: FileText, text: Text<'_>) -> Found {
+    let search = || Found { tests_integrity: has_test(file.fd), ..find(text) };
     let cache = CACHE.get().and_then(Option::as_ref);
     let cache = cache.filter(|_| !IS_CLOSED.load(Ordering::Relaxed));
-    let key = cache.and_then(|cache| Some((cache, key(cache, place, text)?)));
+    let key = cache.and_then(|cache| Some((cache, key(cache, file, text)?)));
     let Some((cache, key)) = key else { return search() };
     if let Some(found) = cache.read(&key).and_then(|file| decode(&file, &key, text)) {
         return found;
@@ -103,9 +103,9 @@ fn has_test(fd: usize) -> bool {
     does
 }
 
-fn key(cache: &Cache, place: Place, text: Text<'_>) -> Option<Key> {
-    let program = state(&raw::status(place.fd).filter(is_file)?);
-    let (build_id, offset) = (place.build_id, place.offset);
+fn key(cache: &Cache, file: FileText, text: Text<'_>) -> Option<Key> {
+    let program = state(&raw::status(file.fd).filter(is_file)?);
+    let (build_id, offset) = (file.build_id, file.offset);
     let (len, sample) = (text.bytes.len() as u64, sample(text.bytes));
     Some(Key { build_id, program, loader: cache.loader, offset, len, sample })
 }

@@ -3,7 +3,7 @@
 //! Not here: the format of the file (`sojourn_abi::elf`), the layout in memory
 //! (`sojourn_abi::layout`), the writing of patches (`rewriting`).
 
-use crate::cache::{self, Place};
+use crate::cache::{self, FileText};
 use crate::raw;
 use crate::refusal::Refusal;
 use crate::rewriting::{self, Refused};
@@ -59,8 +59,8 @@ impl File {
                     .and_then(|end| self.bytes.get(start..end))
                     .ok_or(Refusal::File(sojourn_abi::elf::ElfError::Headers))?;
                 let text = Text { address: one.address, bytes };
-                let place = Place { fd: self.fd, build_id, offset: one.offset };
-                let found = cache::sites(place, text);
+                let in_file = FileText { fd: self.fd, build_id, offset: one.offset };
+                let found = cache::sites(in_file, text);
                 if found.sets_gs.is_some() {
                     return Err(Refusal::Gs);
                 }

@@ -1,7 +1,7 @@
 //! Writes patches over a text's system calls, and trampolines near the text. Not here: the bytes
 //! that are written (`sojourn_abi::patch`).
 
-use crate::cache::{self, Place};
+use crate::cache::{self, FileText};
 use crate::guest::guest;
 use crate::raw;
 use sojourn_abi::patch::{self, Rewritten, region_len};
@@ -104,8 +104,8 @@ pub(crate) fn rewrite_mapped(at: usize, arguments: &[usize; 6]) {
     let bytes = unsafe { core::slice::from_raw_parts(at as *const u8, len) };
     let text = Text { address: at as u64, bytes };
     // The build-id is elsewhere in the file, which the rest of the key identifies.
-    let place = Place { fd, build_id: 0, offset: offset as u64 };
-    let Found { sites, tests_integrity, .. } = cache::sites(place, text);
+    let in_file = FileText { fd, build_id: 0, offset: offset as u64 };
+    let Found { sites, tests_integrity, .. } = cache::sites(in_file, text);
     if tests_integrity || sites.iter().all(|site| site.rewrite == Rewrite::Unchanged) {
         return;
     }

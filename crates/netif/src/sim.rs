@@ -192,8 +192,8 @@ fn link_header_len(frame: &[u8], link: LinkType) -> usize {
         LinkType::Raw => 0,
         LinkType::Ethernet => ethernet::Header::parse(frame)
             .ok()
-            .filter(|(header, _)| header.ether_type != EtherType::VLAN)
-            .map_or(ethernet::HEADER_BYTES, |(header, _)| header.len()),
+            .filter(|frame| frame.header.ether_type != EtherType::VLAN)
+            .map_or(ethernet::HEADER_BYTES, |frame| frame.header.len()),
     }
 }
 

@@ -38,7 +38,8 @@ fn ring_of_large_slots() -> Ring {
 /// Answers one frame of the kernel: an ARP request for the near address, or a datagram to echo.
 fn answer(near: &mut dyn Interface, frame: &[u8], vnet: vnet::Header) {
     let own = near.properties().address.unwrap();
-    let (link, packet) = ethernet::Header::parse(frame).unwrap();
+    let ethernet::Parsed { header: link, payload: packet } =
+        ethernet::Header::parse(frame).unwrap();
     if link.ether_type == EtherType::ARP {
         let question = arp::Message::parse(packet).unwrap();
         if question.operation != arp::Operation::Request || question.target != Ipv4Addr::from(NEAR)

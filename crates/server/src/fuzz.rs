@@ -16,7 +16,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use sojourn_ipc::rt::loopback::{LoopReady, Message, build};
 use sojourn_ipc::rt::{
     Arrival, BIND_OP, Caller, ClientId, Credentials, Deadline, Decoder, Forms, MailboxSender,
-    Ready, Request, Router, Served, ServerTransport, answer, mailbox,
+    NewMailbox, Ready, Request, Router, Served, ServerTransport, answer, mailbox,
 };
 use sojourn_session::{
     AdminServer, AdminService, CarryService, HomeT, OfferT, ReasonT, SessionServer, SessionService,
@@ -154,7 +154,7 @@ impl World {
     }
 
     fn send(&mut self, index: u32, op: u16, oneway: bool, message: Message) {
-        let (token, mailbox) = mailbox();
+        let NewMailbox { sender: token, mailbox } = mailbox();
         let request = Handed { op, caller: self.caller(index), token, message };
         match answer(&mut self.router, oneway, request) {
             Served::Reply(ready) => {

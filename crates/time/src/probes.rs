@@ -6,7 +6,7 @@
 
 /// How a program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum AttachPoint {
     /// A trace point: nothing is measured without it.
     Point,
     /// Where a function of the kernel begins: a border of two rows.
@@ -20,17 +20,17 @@ pub(crate) enum Place {
 pub(crate) struct Probe {
     /// The program's name in the object.
     pub(crate) program: &'static str,
-    pub(crate) place: Place,
-    /// Names of the place, in order of preference.
+    pub(crate) at: AttachPoint,
+    /// Names of what it is attached to, in order of preference.
     pub(crate) targets: &'static [&'static str],
 }
 
 const fn border(program: &'static str, targets: &'static [&'static str]) -> Probe {
-    Probe { program, place: Place::Border, targets }
+    Probe { program, at: AttachPoint::Border, targets }
 }
 
 const fn point(program: &'static str, targets: &'static [&'static str]) -> Probe {
-    Probe { program, place: Place::Point, targets }
+    Probe { program, at: AttachPoint::Point, targets }
 }
 
 /// All probes. Borders come first and calls last, so that the first calls that are timed find all
@@ -54,7 +54,7 @@ pub(crate) const PROBES: &[Probe] = &[
     point("reader_told", &["sk_data_ready"]),
     Probe {
         program: "reader_told_then",
-        place: Place::Instead("reader_told"),
+        at: AttachPoint::Instead("reader_told"),
         targets: &["sock_def_readable"],
     },
     point("reader_woken", &["sched_waking"]),

@@ -6,7 +6,7 @@
 
 use crate::error::LoadError;
 use crate::event::{Event, Kind};
-use crate::probes::{PROBES, Place, Probe, TRIAL};
+use crate::probes::{AttachPoint, PROBES, Probe, TRIAL};
 use aya::maps::{Array, HashMap, MapData, PerCpuArray, RingBuf};
 use aya::programs::{BtfTracePoint, FEntry, ProgramError};
 use aya::{Btf, Ebpf, EbpfLoader};
@@ -159,13 +159,13 @@ impl Programs {
     fn attach_all(&mut self, btf: &Btf) -> Result<(), LoadError> {
         let mut absent = Vec::new();
         for probe in PROBES {
-            let is_needed = match probe.place {
-                Place::Point => true,
-                Place::Border => self.refusal.is_none(),
-                Place::Instead(other) => absent.contains(&other),
+            let is_needed = match probe.at {
+                AttachPoint::Point => true,
+                AttachPoint::Border => self.refusal.is_none(),
+                AttachPoint::Instead(other) => absent.contains(&other),
             };
             if !is_needed {
-                if probe.place == Place::Border {
+                if probe.at == AttachPoint::Border {
                     self.missing.push(probe.targets[0]);
                 }
                 continue;
@@ -173,10 +173,10 @@ impl Programs {
             match self.attach(probe, btf) {
                 Ok(true) => {}
                 Ok(false) if probe.program == READY => absent.push(probe.program),
-                Ok(false) if probe.place == Place::Border => self.missing.push(probe.targets[0]),
+                Ok(false) if probe.at == AttachPoint::Border => self.missing.push(probe.targets[0]),
                 Ok(false) => return Err(LoadError::NoPoint(probe.targets[0])),
                 // Trace points may be looked at all the same: rows are measured together.
-                Err(error) if probe.place == Place::Border => {
+                Err(error) if probe.at == AttachPoint::Border => {
                     self.refusal = Some(error.answer());
                     self.missing.push(probe.targets[0]);
                 }
@@ -190,16 +190,19 @@ impl Programs {
     fn attach(&mut self, probe: &Probe, btf: &Btf) -> Result<bool, LoadError> {
         let program = self.ebpf.program_mut(probe.program).ok_or_else(|| absent(probe.program))?;
         for target in probe.targets {
-            let done = match probe.place {
-                Place::Point => <&mut BtfTracePoint>::try_from(&mut *program).and_then(|program| {
-                    program.load(target, btf)?;
-                    program.attach().map(drop)
-                }),
-                Place::Border | Place::Instead(_) => <&mut FEntry>::try_from(&mut *program)
-                    .and_then(|program| {
+            let done = match probe.at {
+                AttachPoint::Point => {
+                    <&mut BtfTracePoint>::try_from(&mut *program).and_then(|program| {
                         program.load(target, btf)?;
                         program.attach().map(drop)
-                    }),
+                    })
+                }
+                AttachPoint::Border | AttachPoint::Instead(_) => {
+                    <&mut FEntry>::try_from(&mut *program).and_then(|program| {
+                        program.load(target, btf)?;
+                        program.attach().map(drop)
+                    })
+                }
             };
             match done {
                 Ok(()) => return Ok(true),

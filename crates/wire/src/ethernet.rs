@@ -84,6 +84,15 @@ impl VlanTag {
     }
 }
 
+/// A frame taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parsed<'b> {
+    /// The link header.
+    pub header: Header,
+    /// The bytes after the header.
+    pub payload: &'b [u8],
+}
+
 /// A link header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Header {
@@ -103,13 +112,12 @@ impl Header {
         Self { target, source, tags: [None, None], ether_type }
     }
 
-    /// Reads a header and returns it with the bytes after it. A third tag is left as the type of
-    /// the payload.
+    /// Reads the header of a frame. A third tag is left as the type of the payload.
     ///
     /// # Errors
     /// [`Malformed::Short`].
-    pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), Malformed> {
-        let (fixed, mut rest) =
+    pub fn parse(bytes: &[u8]) -> Result<Parsed<'_>, Malformed> {
+        let (fixed, mut payload) =
             bytes.split_first_chunk::<HEADER_BYTES>().ok_or(Malformed::Short)?;
         let mut header = Self {
             target: MacAddress(array_at::<0, 6, HEADER_BYTES>(fixed)),
@@ -121,13 +129,13 @@ impl Header {
             if !matches!(header.ether_type, EtherType::VLAN | EtherType::SERVICE_VLAN) {
                 break;
             }
-            let (tag, after) = rest.split_first_chunk::<TAG_BYTES>().ok_or(Malformed::Short)?;
+            let (tag, after) = payload.split_first_chunk::<TAG_BYTES>().ok_or(Malformed::Short)?;
             let control = u16_at::<0, TAG_BYTES>(tag);
             *place = Some(VlanTag { ether_type: header.ether_type, control });
             header.ether_type = EtherType(u16_at::<2, TAG_BYTES>(tag));
-            rest = after;
+            payload = after;
         }
-        Ok((header, rest))
+        Ok(Parsed { header, payload })
     }
 
     /// Returns the length of the header in bytes, including tags.

@@ -187,8 +187,8 @@ pub fn parse(bytes: &[u8], link: LinkType) -> Result<Frame<'_>, Malformed> {
 pub fn parse_start(bytes: &[u8], link: LinkType, missing: usize) -> Result<Frame<'_>, Malformed> {
     let (ethernet, packet, ether_type) = match link {
         LinkType::Ethernet => {
-            let (header, packet) = ethernet::Header::parse(bytes)?;
-            (Some(header), packet, header.ether_type)
+            let ethernet::Parsed { header, payload } = ethernet::Header::parse(bytes)?;
+            (Some(header), payload, header.ether_type)
         }
         LinkType::Raw => match bytes.first().ok_or(Malformed::Short)? >> 4 {
             4 => (None, bytes, EtherType::IPV4),

@@ -36,8 +36,8 @@ pub fn headers(bytes: &[u8]) {
     let _ = icmp::Error::parse_v6(bytes, unspecified, unspecified);
     let _ = ipv4::Packet::new(bytes).map(|packet| packet.header());
     let _ = ipv6::Packet::new(bytes).map(|packet| packet.upper());
-    if let Ok((header, rest)) = ethernet::Header::parse(bytes) {
-        assert_eq!(header.len() + rest.len(), bytes.len());
+    if let Ok(frame) = ethernet::Header::parse(bytes) {
+        assert_eq!(frame.header.len() + frame.payload.len(), bytes.len());
     }
     if let Ok(header) = vnet::Header::parse(bytes) {
         assert_eq!(vnet::Header::parse(&header.to_bytes()), Ok(header));

@@ -79,8 +79,8 @@ impl Error {
         if packet.is_later_fragment() {
             return Err(Malformed::Fragment);
         }
-        let addresses = (packet.source().into(), packet.target().into());
-        Self::about(reason, addresses, packet.protocol(), packet.payload())
+        let (source, target) = (packet.source().into(), packet.target().into());
+        Self::about(reason, source, target, packet.protocol(), packet.payload())
     }
 
     /// Reads the payload of an IPv6 packet from `source` to `target` with protocol ICMPv6.
@@ -107,15 +107,16 @@ impl Error {
         if upper.is_later_fragment {
             return Err(Malformed::Fragment);
         }
-        let addresses = (packet.source().into(), packet.target().into());
-        Self::about(reason, addresses, upper.protocol, upper.payload)
+        let (source, target) = (packet.source().into(), packet.target().into());
+        Self::about(reason, source, target, upper.protocol, upper.payload)
     }
 
     /// Builds the error. Only the first eight bytes of a transport header are guaranteed to be
     /// quoted (RFC 792).
     fn about(
         reason: Reason,
-        (source, target): (IpAddr, IpAddr),
+        source: IpAddr,
+        target: IpAddr,
         protocol: u8,
         quoted: &[u8],
     ) -> Result<Self, Malformed> {
@@ -142,8 +143,9 @@ pub fn emit_v4(reason: Reason, original: &[u8], out: &mut [u8]) -> Result<usize,
         Reason::TimeExceeded { code } => (11, code, 0),
         Reason::ParameterProblem { code } => (12, code, 0),
     };
+    let head = Head { kind, code, argument };
     let quoted = original.get(..QUOTE_BYTES_MAX_V4).unwrap_or(original);
-    emit(kind, code, argument, quoted, checksum::Sum::new(), out)
+    head.emit(quoted, checksum::Sum::new(), out)
 }
 
 /// Writes an ICMPv6 message from `source` to `target` about the IPv6 packet `original`; returns its
@@ -154,7 +156,8 @@ pub fn emit_v4(reason: Reason, original: &[u8], out: &mut [u8]) -> Result<usize,
 pub fn emit_v6(
     reason: Reason,
     original: &[u8],
-    (source, target): (Ipv6Addr, Ipv6Addr),
+    source: Ipv6Addr,
+    target: Ipv6Addr,
     out: &mut [u8],
 ) -> Result<usize, NoRoom> {
     let (kind, code, argument) = match reason {
@@ -166,27 +169,33 @@ pub fn emit_v6(
     let quoted = original.get(..QUOTE_BYTES_MAX_V6).unwrap_or(original);
     let len = (HEADER_BYTES + quoted.len()) as u32;
     let pseudo = checksum::pseudo_v6(source, target, number::ICMPV6, len);
-    emit(kind, code, argument, quoted, pseudo, out)
+    Head { kind, code, argument }.emit(quoted, pseudo, out)
 }
 
-fn emit(
+/// The header of a message without its checksum.
+#[derive(Clone, Copy)]
+struct Head {
     kind: u8,
     code: u8,
+    /// The second word, whose meaning depends on the kind.
     argument: u32,
-    quoted: &[u8],
-    mut sum: checksum::Sum,
-    out: &mut [u8],
-) -> Result<usize, NoRoom> {
-    let len = HEADER_BYTES + quoted.len();
-    let (header, rest) = out
-        .get_mut(..len)
-        .and_then(|out| out.split_first_chunk_mut::<HEADER_BYTES>())
-        .ok_or(NoRoom)?;
-    rest.copy_from_slice(quoted);
-    put::<0, 4, HEADER_BYTES>(header, [kind, code, 0, 0]);
-    put::<4, 4, HEADER_BYTES>(header, argument.to_be_bytes());
-    sum.add(header);
-    sum.add(quoted);
-    put::<2, 2, HEADER_BYTES>(header, sum.finish().to_be_bytes());
-    Ok(len)
+}
+
+impl Head {
+    /// Writes a message that quotes `quoted`. `sum` is the checksum of what precedes the header:
+    /// of the pseudo header, if there is one.
+    fn emit(self, quoted: &[u8], mut sum: checksum::Sum, out: &mut [u8]) -> Result<usize, NoRoom> {
+        let len = HEADER_BYTES + quoted.len();
+        let (header, rest) = out
+            .get_mut(..len)
+            .and_then(|out| out.split_first_chunk_mut::<HEADER_BYTES>())
+            .ok_or(NoRoom)?;
+        rest.copy_from_slice(quoted);
+        put::<0, 4, HEADER_BYTES>(header, [self.kind, self.code, 0, 0]);
+        put::<4, 4, HEADER_BYTES>(header, self.argument.to_be_bytes());
+        sum.add(header);
+        sum.add(quoted);
+        put::<2, 2, HEADER_BYTES>(header, sum.finish().to_be_bytes());
+        Ok(len)
+    }
 }

@@ -180,14 +180,14 @@ fn errors_about_ipv6_segments() {
     let mut out = [0; 1300];
     let original = extended(DATA_V6, 60, &[6, 0, 1, 4, 0, 0, 0, 0]);
     let reason = Reason::TooBig { mtu: 1280 };
-    let len = icmp::emit_v6(reason, &original[14..], ends, &mut out).unwrap();
+    let len = icmp::emit_v6(reason, &original[14..], ends.0, ends.1, &mut out).unwrap();
     let error = icmp::Error::parse_v6(&out[..len], ends.0, ends.1).unwrap();
     assert_eq!(error.reason, reason);
     assert_eq!(error.flow, frame::parse(DATA_V6, LinkType::Ethernet).unwrap().key);
     assert_eq!(error.seq.map(|seq| seq.0), Some(0xcd67_0e6f));
     // A later fragment has no ports.
     let piece = extended(DATA_V6, 44, &[6, 0, 0, 8, 0, 0, 0, 0]);
-    let len = icmp::emit_v6(reason, &piece[14..], ends, &mut out).unwrap();
+    let len = icmp::emit_v6(reason, &piece[14..], ends.0, ends.1, &mut out).unwrap();
     assert_eq!(icmp::Error::parse_v6(&out[..len], ends.0, ends.1), Err(Malformed::Fragment));
     // For another receiver the sum is another.
     assert_eq!(icmp::Error::parse_v6(&out[..len], ends.0, ends.0), Err(Malformed::Checksum));
@@ -208,7 +208,7 @@ fn every_reason_has_its_numbers() {
         let len = icmp::emit_v4(reason, &DATAGRAM[14..], &mut out).unwrap();
         assert_eq!(out[..2], v4);
         assert_eq!(icmp::Error::parse_v4(&out[..len]).unwrap().reason, reason);
-        let len = icmp::emit_v6(reason, &DATAGRAM_V6[14..], ends, &mut out).unwrap();
+        let len = icmp::emit_v6(reason, &DATAGRAM_V6[14..], ends.0, ends.1, &mut out).unwrap();
         assert_eq!(out[..2], v6);
         assert_eq!(icmp::Error::parse_v6(&out[..len], ends.0, ends.1).unwrap().reason, reason);
     }

@@ -131,13 +131,14 @@ fn errors_name_the_packet_that_did_not_arrive() {
     let error = icmp::Error::parse_v6(packet.rest(), ends.0, ends.1).unwrap();
     assert_eq!(error.reason, Reason::Unreachable { code: 4 });
     assert_eq!(error.flow.source, "[2001:db8::1]:47439".parse().unwrap());
-    let len = icmp::emit_v6(error.reason, &packet.rest()[8..], ends, &mut out).unwrap();
+    let len = icmp::emit_v6(error.reason, &packet.rest()[8..], ends.0, ends.1, &mut out).unwrap();
     assert_eq!(&out[..len], packet.rest());
 }
 
 #[test]
 fn address_resolution() {
-    let (link, message) = ethernet::Header::parse(ARP_REQUEST).unwrap();
+    let ethernet::Parsed { header: link, payload: message } =
+        ethernet::Header::parse(ARP_REQUEST).unwrap();
     assert_eq!((link.target, link.ether_type), (MacAddress::BROADCAST, EtherType::ARP));
     let expected = arp::Message {
         operation: arp::Operation::Request,
@@ -188,7 +189,8 @@ fn without_a_link_header_the_same_is_seen() {
 
 #[test]
 fn tags_are_read_and_written() {
-    let (mut link, packet) = ethernet::Header::parse(DATA).unwrap();
+    let ethernet::Parsed { header: mut link, payload: packet } =
+        ethernet::Header::parse(DATA).unwrap();
     let service = VlanTag { ether_type: EtherType::SERVICE_VLAN, control: 0x2064 };
     for tags in [[Some(VlanTag::new(7)), None], [Some(service), Some(VlanTag::new(4095))]] {
         link.tags = tags;

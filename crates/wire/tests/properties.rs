@@ -128,7 +128,7 @@ proptest! {
     fn link_headers(link in link()) {
         let mut out = [0; ethernet::HEADER_BYTES_MAX];
         let len = link.emit(&mut out).unwrap();
-        prop_assert_eq!(ethernet::Header::parse(&out[..len]), Ok((link, &[][..])));
+        prop_assert_eq!(ethernet::Header::parse(&out[..len]), Ok(ethernet::Parsed { header: link, payload: &[] }));
     }
 
     #[test]

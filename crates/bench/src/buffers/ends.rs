@@ -12,9 +12,9 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-/// A way to use the stream.
+/// The calls by which the stream is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Api {
     /// `read` and `write`, with buffers of the program.
     ReadWrite,
     /// `sojourn-buffers`.
@@ -79,14 +79,14 @@ pub(crate) fn serve(quick: bool) -> Result<()> {
     let mut end = End::new(&stream)?;
     let extent = Extent::new(quick);
     for _ in 0..WARM {
-        end.answer(Way::ReadWrite, 1)?;
+        end.answer(Api::ReadWrite, 1)?;
     }
     for shape in SHAPES {
         for way in order(extent.rounds) {
             match shape {
                 Shape::Bulk(piece) => {
                     end.take(way, piece, extent.bytes)?;
-                    end.give(Way::ReadWrite, 1, 1)?;
+                    end.give(Api::ReadWrite, 1, 1)?;
                 }
                 Shape::PingPong(size) => {
                     for _ in 0..extent.trips {
@@ -99,14 +99,14 @@ pub(crate) fn serve(quick: bool) -> Result<()> {
     Ok(())
 }
 
-/// Calls, measures, and prints a line for each shape and way: the nanoseconds of each round, per
+/// Api, measures, and prints a line for each shape and way: the nanoseconds of each round, per
 /// round trip or per mebibyte. The last line says whether memory of a ring was lent.
 pub(crate) fn call(address: &str, quick: bool) -> Result<()> {
     let stream = TcpStream::connect(address)?;
     let mut end = End::new(&stream)?;
     let extent = Extent::new(quick);
     for _ in 0..WARM {
-        end.ask(Way::ReadWrite, 1)?;
+        end.ask(Api::ReadWrite, 1)?;
     }
     let is_in_place = end.is_in_place()?;
     for (at, shape) in SHAPES.into_iter().enumerate() {
@@ -115,7 +115,7 @@ pub(crate) fn call(address: &str, quick: bool) -> Result<()> {
             let parts = match shape {
                 Shape::Bulk(piece) => {
                     end.give(way, piece, extent.bytes)?;
-                    end.take(Way::ReadWrite, 1, 1)?;
+                    end.take(Api::ReadWrite, 1, 1)?;
                     extent.bytes as f64 / f64::from(1 << 20)
                 }
                 Shape::PingPong(size) => {
@@ -126,7 +126,7 @@ pub(crate) fn call(address: &str, quick: bool) -> Result<()> {
                 }
             };
             let ns = begun.elapsed().as_nanos() as f64 / parts;
-            println!("{at} {} {ns}", u8::from(way == Way::InPlace));
+            println!("{at} {} {ns}", u8::from(way == Api::InPlace));
         }
     }
     println!("in place: {is_in_place}");
@@ -134,8 +134,8 @@ pub(crate) fn call(address: &str, quick: bool) -> Result<()> {
 }
 
 /// Returns the ways of all rounds of a shape: they take turns, and take turns at being first.
-fn order(rounds: usize) -> impl Iterator<Item = Way> {
-    let ways = [Way::ReadWrite, Way::InPlace];
+fn order(rounds: usize) -> impl Iterator<Item = Api> {
+    let ways = [Api::ReadWrite, Api::InPlace];
     (0..rounds).flat_map(move |round| [ways[round % 2], ways[(round + 1) % 2]])
 }
 
@@ -151,29 +151,29 @@ impl<'s> End<'s> {
         Ok(Self { stream, sender, receiver, buffer: vec![0; 64 << 10], sum: 0 })
     }
 
-    fn ask(&mut self, way: Way, size: usize) -> Result<()> {
+    fn ask(&mut self, way: Api, size: usize) -> Result<()> {
         self.give(way, size, size)?;
         self.take(way, size, size)
     }
 
-    fn answer(&mut self, way: Way, size: usize) -> Result<()> {
+    fn answer(&mut self, way: Api, size: usize) -> Result<()> {
         self.take(way, size, size)?;
         self.give(way, size, size)
     }
 
     /// Makes and sends `bytes` bytes in pieces.
-    fn give(&mut self, way: Way, piece: usize, bytes: usize) -> Result<()> {
+    fn give(&mut self, way: Api, piece: usize, bytes: usize) -> Result<()> {
         let (mut left, mut value) = (bytes, self.sum as u8);
         while left > 0 {
             value = value.wrapping_add(1);
             let len = piece.min(left);
             left -= match way {
-                Way::ReadWrite => {
+                Api::ReadWrite => {
                     self.buffer[..len].fill(value);
                     self.stream.write_all(&self.buffer[..len])?;
                     len
                 }
-                Way::InPlace => {
+                Api::InPlace => {
                     // In pieces as long as those of the other way.
                     let mut space = self.sender.reserve(len, len, soon())?;
                     for piece in space.pieces() {
@@ -189,17 +189,17 @@ impl<'s> End<'s> {
     }
 
     /// Receives `bytes` bytes, in pieces of at most that size, and looks at them.
-    fn take(&mut self, way: Way, piece: usize, bytes: usize) -> Result<()> {
+    fn take(&mut self, way: Api, piece: usize, bytes: usize) -> Result<()> {
         let mut left = bytes;
         while left > 0 {
             let len = piece.min(left);
             let got = match way {
-                Way::ReadWrite => {
+                Api::ReadWrite => {
                     let got = self.stream.read(&mut self.buffer[..len])?;
                     self.sum = self.sum.wrapping_add(look(&self.buffer[..got]));
                     got
                 }
-                Way::InPlace => {
+                Api::InPlace => {
                     let loan = self.receiver.loan(1, len, soon())?;
                     for piece in loan.pieces() {
                         // SAFETY: the peer is this benchmark's own, and leaves it alone.

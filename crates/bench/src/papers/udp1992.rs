@@ -10,7 +10,7 @@ use crate::udp::{self, Cell};
 
 /// Today's counterpart of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Counterpart {
     /// Over loopback, by the benchmark `udp`.
     Loopback(UdpStacks),
     /// Between two hosts.
@@ -18,30 +18,30 @@ enum Way {
 }
 
 /// Today's row of each published one, and its sentence.
-const ROWS: [(Way, &str); 7] = [
-    (Way::Loopback(UdpStacks::Kernel), "The kernel’s UDP sockets, over loopback."),
+const ROWS: [(Counterpart, &str); 7] = [
+    (Counterpart::Loopback(UdpStacks::Kernel), "The kernel’s UDP sockets, over loopback."),
     (
-        Way::Hosts(UnixWay::IpcVm),
+        Counterpart::Hosts(UnixWay::IpcVm),
         "An unmodified program’s socket calls become calls to a server (a preloaded library, Sojourn IPC); the server has sojourn-driver send and receive each packet in memory of its own, mapped for the message. Base: the kernel between the same two hosts.",
     ),
     (
-        Way::Hosts(UnixWay::Ipc),
+        Counterpart::Hosts(UnixWay::Ipc),
         "The same, with each packet in the message to and from sojourn-driver. Base: the kernel between the same two hosts.",
     ),
     (
-        Way::Hosts(UnixWay::SystemCall),
+        Counterpart::Hosts(UnixWay::SystemCall),
         "The same server with a packet socket of its own: a system call a packet. Base: the kernel between the same two hosts.",
     ),
     (
-        Way::Hosts(UnixWay::Mapped),
+        Counterpart::Hosts(UnixWay::Mapped),
         "The same server with a mapped ring of packets. Base: the kernel between the same two hosts.",
     ),
     (
-        Way::Loopback(UdpStacks::TwoServers),
+        Counterpart::Loopback(UdpStacks::TwoServers),
         "Two sojourn-udpd, each with one client, by Sojourn IPC with generated stubs; the servers reach one another by the network (a raw socket).",
     ),
     (
-        Way::Loopback(UdpStacks::ServerToServer),
+        Counterpart::Loopback(UdpStacks::ServerToServer),
         "The programs are in the two servers’ own processes: no IPC.",
     ),
 ];
@@ -50,25 +50,25 @@ const ROWS: [(Way, &str); 7] = [
 const BETWEEN_HOSTS: usize = ROWS.len() + 1;
 
 /// Rows that the paper does not have.
-const TODAY_ONLY: [(&str, Way, &str); 4] = [
+const TODAY_ONLY: [(&str, Counterpart, &str); 4] = [
     (
         "user to user, one server (today only)",
-        Way::Loopback(UdpStacks::UserToUser),
+        Counterpart::Loopback(UdpStacks::UserToUser),
         "Both clients have the same sojourn-udpd: nothing goes by the network.",
     ),
     (
         "kernel, between the two hosts",
-        Way::Hosts(UnixWay::Kernel),
+        Counterpart::Hosts(UnixWay::Kernel),
         "The same program with the kernel’s UDP sockets; the base of the Unix servers.",
     ),
     (
         "Unix server (system call), priority levels (today only)",
-        Way::Hosts(UnixWay::Mistaken(Mistake::PriorityLevels)),
+        Counterpart::Hosts(UnixWay::Mistaken(Mistake::PriorityLevels)),
         "With a mistake that the paper names: about 50 operations of simulated priority levels in a round trip, each a lock and a look for what waited. An uncontended lock takes no system call today.",
     ),
     (
         "Unix server (system call), wired threads (today only)",
-        Way::Hosts(UnixWay::Mistaken(Mistake::WiredThreads)),
+        Counterpart::Hosts(UnixWay::Mistaken(Mistake::WiredThreads)),
         "With the other one: a frame is handed from the thread that takes it to another one, which the kernel has to run.",
     ),
 ];
@@ -150,20 +150,21 @@ pub(crate) fn section(cells: &[Cell], quick: bool, progress: &Progress) -> Secti
 /// Makes the section from its figures.
 fn made(cells: &[Cell], between: &Between) -> Section {
     let table = read(UDP_1992);
-    let figure = |way: Way, waiting: Waiting, bytes: usize| match way {
-        Way::Loopback(way) => {
+    let figure = |way: Counterpart, waiting: Waiting, bytes: usize| match way {
+        Counterpart::Loopback(way) => {
             udp::best(cells.iter().filter(|it| it.waiting == waiting && it.bytes == bytes), way)
         }
         // Everybody sleeps there.
-        Way::Hosts(_) if waiting == Waiting::Spinning => None,
-        Way::Hosts(way) => between.ns(way, bytes),
+        Counterpart::Hosts(_) if waiting == Waiting::Spinning => None,
+        Counterpart::Hosts(way) => between.ns(way, bytes),
     };
-    let today = |way: Way| {
+    let today = |way: Counterpart| {
         let figures = |waiting| udp::SIZES.map(|bytes| figure(way, waiting, bytes)).to_vec();
         Today { sleeping: figures(Waiting::Sleeping), spinning: figures(Waiting::Spinning) }
     };
-    let base = |way: Way| if matches!(way, Way::Hosts(_)) { BETWEEN_HOSTS } else { 0 };
-    let line = |(row, (way, says)): (usize, (Way, &str))| Line {
+    let base =
+        |way: Counterpart| if matches!(way, Counterpart::Hosts(_)) { BETWEEN_HOSTS } else { 0 };
+    let line = |(row, (way, says)): (usize, (Counterpart, &str))| Line {
         name: table.word(row, "system").to_owned(),
         published: vec![table.number(row, "rtt_ms"), None],
         today: Some(today(way)),
@@ -175,7 +176,7 @@ fn made(cells: &[Cell], between: &Between) -> Section {
         name: name.to_owned(),
         // The paper's kernel was between two hosts, too.
         published: match way {
-            Way::Hosts(UnixWay::Kernel) => vec![table.number(0, "rtt_ms"), None],
+            Counterpart::Hosts(UnixWay::Kernel) => vec![table.number(0, "rtt_ms"), None],
             _ => Vec::new(),
         },
         today: Some(today(way)),

@@ -29,7 +29,7 @@ use sojourn_netif::{Interface, Message, PacketOptions, Ring, RingLayout, packet}
 use sojourn_wire::MacAddress;
 
 pub(crate) use self::server::Mistake;
-use self::server::Place;
+use self::server::SideAddresses;
 use super::emulation::parse;
 use crate::local::process;
 use crate::os;
@@ -236,8 +236,8 @@ pub(crate) fn serve(words: &[String]) -> Result<()> {
     };
     os::die_after(LIMIT.as_secs() as u32);
     os::pin(cpu.parse()?)?;
-    let place = |ip: &str, mac: &str| -> Result<Place> {
-        Ok(Place { ip: ip.parse()?, mac: mac_of(mac).context("a link address")? })
+    let side = |ip: &str, mac: &str| -> Result<SideAddresses> {
+        Ok(SideAddresses { ip: ip.parse()?, mac: mac_of(mac).context("a link address")? })
     };
     let mistake = match mistake {
         "levels" => Some(Mistake::PriorityLevels),
@@ -245,8 +245,8 @@ pub(crate) fn serve(words: &[String]) -> Result<()> {
         _ => None,
     };
     let Device { interface: device, _driver } = open(interface, device)?;
-    let places = [place(ip, mac)?, place(peer_ip, peer_mac)?];
-    server::serve(name, device, places, mistake, || {
+    let sides = [side(ip, mac)?, side(peer_ip, peer_mac)?];
+    server::serve(name, device, sides, mistake, || {
         println!("ready");
         Ok(std::io::stdout().flush()?)
     })

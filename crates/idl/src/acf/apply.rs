@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::settings::settings;
-use super::tree::{Interface as Tree, Item, Key};
+use super::tree::{Interface as Tree, Item, Key, Keyed};
 use crate::ast::Name;
 use crate::diag::{Code, Diagnostic, Sink, codes, listing, nearest};
 use crate::ir::{
@@ -96,12 +96,13 @@ fn apply_interface(tree: &Tree, module: &mut Module, sink: &mut Sink) {
     interface.acf = attrs;
     let mut seen: HashMap<&str, Span> = HashMap::new();
     for item in &tree.items {
-        let Item::Operation(keys, name, params) = item else { continue };
+        let Item::Operation(operation, params) = item else { continue };
+        let name = &operation.name;
         if let Some(first) = seen.insert(&name.text, name.span) {
             sink.push(twice(name, first));
             continue;
         }
-        apply_operation(&mut interface, keys, name, params, module, sink);
+        apply_operation(&mut interface, operation, params, module, sink);
     }
     for operation in &mut interface.operations {
         inherit(&mut operation.acf, &interface.acf);
@@ -111,9 +112,8 @@ fn apply_interface(tree: &Tree, module: &mut Module, sink: &mut Sink) {
 
 fn apply_operation(
     interface: &mut Interface,
-    keys: &[Key],
-    name: &Name,
-    params: &[(Vec<Key>, Name)],
+    Keyed { keys, name }: &Keyed,
+    params: &[Keyed],
     module: &Module,
     sink: &mut Sink,
 ) {
@@ -126,7 +126,7 @@ fn apply_operation(
     operation.acf = settings(keys, 'O', sink);
     check_operation(operation, keys, module, sink);
     let mut seen: HashMap<&str, Span> = HashMap::new();
-    for (keys, name) in params {
+    for Keyed { keys, name } in params {
         if let Some(first) = seen.insert(&name.text, name.span) {
             sink.push(twice(name, first));
             continue;

@@ -1,7 +1,7 @@
 //! Whether `allocate` asks for something that stubs can do: a key without effect would be a promise
 //! not kept.
 
-use super::tree::{Interface as Tree, Item, Key};
+use super::tree::{Interface as Tree, Item, Key, Keyed};
 use crate::ast::Name;
 use crate::diag::{Diagnostic, Sink, codes};
 use crate::ir::{Module, Scalar, Ty};
@@ -32,10 +32,10 @@ pub(super) fn check(tree: &Tree, module: &Module, for_rust: bool, sink: &mut Sin
                     check_allocate(keys, &Target::One(name, ty), module, for_rust, sink);
                 }
             }
-            Item::Operation(keys, name, params) => {
+            Item::Operation(Keyed { keys, name }, params) => {
                 check_allocate(keys, &Target::Many, module, for_rust, sink);
                 let operation = interface.operations.iter().find(|o| o.name == name.text);
-                for (keys, name) in params {
+                for Keyed { keys, name } in params {
                     let param =
                         operation.and_then(|o| o.params.iter().find(|p| p.name == name.text));
                     if let Some(param) = param {

@@ -1,6 +1,6 @@
 //! The ACF parser.
 
-use super::tree::{Arg, ArgKind, File, Interface, Item, Key};
+use super::tree::{Arg, ArgKind, File, Interface, Item, Key, Keyed};
 use crate::ast::{Name, Text};
 use crate::diag::Sink;
 use crate::lex::{Kind, Tokens};
@@ -97,14 +97,14 @@ impl Parser<'_> {
         let name = self.cursor.name("the name of an operation")?;
         let params = if self.cursor.eat("(") { self.params()? } else { Vec::new() };
         self.cursor.expect_end(";", "the operation")?;
-        Ok(Some(Item::Operation(keys, name, params)))
+        Ok(Some(Item::Operation(Keyed { keys, name }, params)))
     }
 
-    fn params(&mut self) -> Parsed<Vec<(Vec<Key>, Name)>> {
+    fn params(&mut self) -> Parsed<Vec<Keyed>> {
         let mut params = Vec::new();
         while !self.cursor.eat(")") {
             let keys = self.keys();
-            params.push((keys, self.cursor.name("the name of a parameter")?));
+            params.push(Keyed { keys, name: self.cursor.name("the name of a parameter")? });
             if !self.cursor.eat(",") {
                 self.cursor.expect(")", "the parameters")?;
                 break;

@@ -24,7 +24,14 @@ pub(super) enum Item {
     /// `typedef [keys] A, B;`
     Typedef(Vec<Key>, Vec<Name>),
     /// `[keys] op([keys] param, ...);`
-    Operation(Vec<Key>, Name, Vec<(Vec<Key>, Name)>),
+    Operation(Keyed, Vec<Keyed>),
+}
+
+/// `[keys] name`: an operation or a parameter.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Keyed {
+    pub(super) keys: Vec<Key>,
+    pub(super) name: Name,
 }
 
 /// `key(arguments)`

@@ -42,6 +42,7 @@ use crate::ir::{Interface, Module};
 use emit::Emit;
 use model::Model;
 use op::{Direction, operations};
+use remote::Wait;
 use template::{Code, c, tidy};
 use text::{doc, string_literal};
 
@@ -119,6 +120,17 @@ fn test_programs(file: &File<'_>) -> Vec<Output> {
         .collect()
 }
 
+/// What a header has between its guards.
+#[derive(Clone, Copy)]
+struct Content<'t> {
+    /// Before `extern "C"`.
+    before: &'t str,
+    /// Within `extern "C"`.
+    body: &'t str,
+    /// After `extern "C"`.
+    after: &'t str,
+}
+
 struct File<'a> {
     module: &'a Module,
     options: &'a Options,
@@ -162,8 +174,9 @@ impl<'a> File<'a> {
         )
     }
 
-    /// A header with declarations for C and C++: `before` and `after` are outside `extern \"C\"`.
-    fn guarded(&self, what: &str, suffix: &str, (before, body, after): (&str, &str, &str)) -> Code {
+    /// A header with declarations for C and C++.
+    fn guarded(&self, what: &str, suffix: &str, content: Content<'_>) -> Code {
+        let Content { before, body, after } = content;
         tidy(&c!(
             r#"
             $head
@@ -236,7 +249,8 @@ impl<'a> File<'a> {
             + &types::conversions(self.model)
             + &interfaces.map(|interface| self.interface(interface)).collect::<Code>();
         let after = if self.has_inline() { self.include_codec() } else { Code::new() };
-        self.guarded("Types and functions for users.", "_H", (&before, &body, &after))
+        let content = Content { before: &before, body: &body, after: &after };
+        self.guarded("Types and functions for users.", "_H", content)
     }
 
     fn interface(&self, interface: &Interface) -> Code {
@@ -310,7 +324,7 @@ impl<'a> File<'a> {
             name,
         );
         let what = "How values travel: for the generated stubs only.";
-        self.guarded(what, "_CODEC_H", (&before, &body, &after))
+        self.guarded(what, "_CODEC_H", Content { before: &before, body: &body, after: &after })
     }
 
     fn client(&self) -> Code {
@@ -320,8 +334,9 @@ impl<'a> File<'a> {
 
     fn inline_stubs(&self) -> Code {
         let stubs = self.interfaces().map(|i| client::definitions(self.model, i, true));
-        let parts = (&*self.include_codec(), &*stubs.collect::<Code>(), "");
-        self.guarded("Client stubs in line.", "_INLINE_H", parts)
+        let (before, body) = (self.include_codec(), stubs.collect::<Code>());
+        let content = Content { before: &before, body: &body, after: "" };
+        self.guarded("Client stubs in line.", "_INLINE_H", content)
     }
 
     fn test_header(&self, interfaces: &[&Interface]) -> Code {
@@ -351,8 +366,9 @@ impl<'a> File<'a> {
             server::inline_definitions(&emit, interface)
                 + &dispatch::by_switch(self.model, interface)
         });
-        let parts = (&*self.include_codec(), &*body.collect::<Code>(), "");
-        self.guarded("Server side in line.", "_SERVER_H", parts)
+        let (before, body) = (self.include_codec(), body.collect::<Code>());
+        let content = Content { before: &before, body: &body, after: "" };
+        self.guarded("Server side in line.", "_SERVER_H", content)
     }
 
     fn server(&self) -> Code {
@@ -366,10 +382,12 @@ impl<'a> File<'a> {
 fn options_helper(interface: &Interface) -> Code {
     let acf = &interface.acf;
     let mut settings = Code::new();
-    if let Some((wait, us)) = acf.sync.map(remote::wait).filter(|wait| *wait != (0, 0)) {
-        settings += &c!("options->wait = $wait;", wait);
-        if us != 0 {
-            settings += &c!("options->spin_us = $us;", us);
+    if let Some(Wait { way, spin_us }) = acf.sync.map(Wait::of) {
+        if way != 0 {
+            settings += &c!("options->wait = $way;", way);
+        }
+        if spin_us != 0 {
+            settings += &c!("options->spin_us = $us;", us = spin_us);
         }
     }
     if let Some(n) = acf.max_message {

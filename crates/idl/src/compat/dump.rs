@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::describe::{declaration, expr_text, field_text, scalar_text, uuid_text};
-use crate::ir::{Dir, Interface, Module, Operation, Ty, TypeId, TypeKind};
+use crate::describe::{Writing, expr_text, field_text, range_text, scalar_text, uuid_text};
+use crate::ir::{Dir, IntRange, Interface, Module, Operation, Ty, TypeId, TypeKind};
 
 /// Number of the dump's format.
 pub(super) const FORMAT: u32 = 1;
@@ -120,9 +120,10 @@ fn operation(module: &Module, op: &Operation) -> DumpOperation {
 }
 
 /// A type with aliases replaced and siblings by number: what it says is what travels.
-fn text(module: &Module, ty: &Ty, range: Option<(i128, i128)>) -> String {
-    let attrs = range.map(|(low, high)| format!("range({low}, {high})")).into_iter().collect();
-    declaration(module, ty, "", attrs, &|i| format!("${i}"), true)
+fn text(module: &Module, ty: &Ty, range: Option<IntRange>) -> String {
+    let attrs = range.map(range_text).into_iter().collect();
+    let writing = Writing { module, names: &|i| format!("${i}"), expand: true };
+    writing.declaration(ty, "", attrs)
 }
 
 fn reach(module: &Module, ty: &Ty, found: &mut BTreeSet<u32>) {

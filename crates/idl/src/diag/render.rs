@@ -19,12 +19,13 @@ pub fn render(diagnostic: &Diagnostic, sources: &SourceMap) -> String {
         .max()
         .map_or(1, |line| line.to_string().len());
     if let Some(span) = diagnostic.span {
-        let place = Place { span, arrow: "-->", mark: '^', text: "" };
-        snippet(&mut out, sources, margin, &place);
+        let annotation = Annotation { span, arrow: "-->", mark: '^', text: "" };
+        snippet(&mut out, sources, margin, &annotation);
     }
     for label in &diagnostic.labels {
-        let place = Place { span: label.span, arrow: ":::", mark: '-', text: &label.text };
-        snippet(&mut out, sources, margin, &place);
+        let annotation =
+            Annotation { span: label.span, arrow: ":::", mark: '-', text: &label.text };
+        snippet(&mut out, sources, margin, &annotation);
     }
     for help in &diagnostic.help {
         let _ = writeln!(out, "{:margin$} = help: {help}", "");
@@ -32,8 +33,8 @@ pub fn render(diagnostic: &Diagnostic, sources: &SourceMap) -> String {
     out
 }
 
-/// A place in the source, and how it is shown.
-struct Place<'a> {
+/// A part of the source, and how it is shown.
+struct Annotation<'a> {
     span: Span,
     arrow: &'a str,
     /// The character below what is meant.
@@ -42,9 +43,9 @@ struct Place<'a> {
     text: &'a str,
 }
 
-/// Writes the line of a place; line numbers take `margin` columns.
-fn snippet(out: &mut String, sources: &SourceMap, margin: usize, place: &Place<'_>) {
-    let Place { span, arrow, mark, text } = *place;
+/// Writes the line of an annotation; line numbers take `margin` columns.
+fn snippet(out: &mut String, sources: &SourceMap, margin: usize, annotation: &Annotation<'_>) {
+    let Annotation { span, arrow, mark, text } = *annotation;
     let Some(source) = sources.file(span.file) else { return };
     let at = source.line_column(span.start);
     let line: Vec<char> = source.line(at.line).chars().map(visible).collect();

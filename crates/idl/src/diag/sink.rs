@@ -15,14 +15,35 @@ pub struct Sink {
     holds: Vec<Hold>,
 }
 
-/// Codes with what each is called in a few words.
-pub(crate) type Held = &'static [(Code, &'static str)];
+/// Codes whose errors can be held back.
+pub(crate) type Held = &'static [HeldCode];
+
+/// A code with what its errors blame, in a few words.
+#[derive(Debug)]
+pub(crate) struct HeldCode {
+    code: Code,
+    blamed: &'static str,
+}
+
+impl HeldCode {
+    pub(crate) const fn new(code: Code, blamed: &'static str) -> Self {
+        Self { code, blamed }
+    }
+}
+
+/// An error that was held back.
+#[derive(Debug)]
+pub(crate) struct HeldError {
+    /// What it blames.
+    pub(crate) blamed: &'static str,
+    pub(crate) diagnostic: Diagnostic,
+}
 
 /// Errors that are not reported for the time being.
 #[derive(Debug)]
 struct Hold {
     lists: &'static [Held],
-    first: Option<(&'static str, Diagnostic)>,
+    first: Option<HeldError>,
 }
 
 impl Sink {
@@ -30,9 +51,9 @@ impl Sink {
     pub fn push(&mut self, diagnostic: Diagnostic) {
         if let Some(hold) = self.holds.last_mut() {
             let mut codes = hold.lists.iter().copied().flatten();
-            let held = codes.find(|(code, _)| *code == diagnostic.code);
-            if let Some((_, name)) = held.filter(|_| diagnostic.is_error()) {
-                hold.first.get_or_insert((name, diagnostic));
+            let held = codes.find(|held| held.code == diagnostic.code);
+            if let Some(HeldCode { blamed, .. }) = held.filter(|_| diagnostic.is_error()) {
+                hold.first.get_or_insert(HeldError { blamed, diagnostic });
                 return;
             }
         }
@@ -58,8 +79,8 @@ impl Sink {
         self.holds.push(Hold { lists, first: None });
     }
 
-    /// Ends the innermost hold: the first error it has kept, and what that is called.
-    pub(crate) fn release(&mut self) -> Option<(&'static str, Diagnostic)> {
+    /// Ends the innermost hold: the first error it has kept.
+    pub(crate) fn release(&mut self) -> Option<HeldError> {
         self.holds.pop().and_then(|hold| hold.first)
     }
 

@@ -76,7 +76,7 @@ fn broken(line: &Line<'_>, spaces: &[bool], out: &mut String) {
     let parameters = parameter_list(&line.pieces);
     let mut depth = 0_usize;
     for (i, piece) in line.pieces.iter().enumerate() {
-        let inside = parameters.is_some_and(|(open, close)| i > open && i < close);
+        let inside = parameters.is_some_and(|list| i > list.open && i < list.close);
         let filled = parameters.is_none() && depth > 0;
         if spaces[i] && !rows.text.is_empty() {
             let too_long = rows.width() + 1 + piece.text.chars().count() > WIDTH - 2;
@@ -101,7 +101,7 @@ fn broken(line: &Line<'_>, spaces: &[bool], out: &mut String) {
         }
         let comment_follows =
             line.pieces.get(i + 1).is_some_and(|n| n.is_comment() && n.breaks_before == 0);
-        let opens = parameters.is_some_and(|(open, _)| i == open);
+        let opens = parameters.is_some_and(|list| i == list.open);
         let separates = inside && depth == 1 && piece.text == ",";
         let after_separator = inside && depth == 1 && piece.is_comment();
         let runs_on = piece.kind == PieceKind::LineComment;
@@ -136,9 +136,15 @@ impl Rows<'_> {
     }
 }
 
-/// Positions of the brackets around the parameters: the first `(` outside other brackets that
-/// follows a name.
-fn parameter_list(pieces: &[Piece<'_>]) -> Option<(usize, usize)> {
+/// Positions of two brackets.
+#[derive(Clone, Copy)]
+struct Brackets {
+    open: usize,
+    close: usize,
+}
+
+/// The brackets around the parameters: the first `(` outside other brackets that follows a name.
+fn parameter_list(pieces: &[Piece<'_>]) -> Option<Brackets> {
     let mut depth = 0_usize;
     let mut open = None;
     for (i, piece) in pieces.iter().enumerate().filter(|(_, p)| p.kind == PieceKind::Punct) {
@@ -153,7 +159,7 @@ fn parameter_list(pieces: &[Piece<'_>]) -> Option<(usize, usize)> {
             ")" | "]" => {
                 depth = depth.saturating_sub(1);
                 if depth == 0 && open.is_some() {
-                    return open.map(|open| (open, i));
+                    return open.map(|open| Brackets { open, close: i });
                 }
             }
             _ => {}

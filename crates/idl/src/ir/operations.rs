@@ -2,7 +2,7 @@
 //! here: types and constants (`types`).
 
 use super::declared::DeclaredOperation;
-use super::types::{Doc, InterfaceId, Ty, Uuid, Version};
+use super::types::{Doc, IntRange, InterfaceId, Ty, Uuid, Version};
 
 /// An interface.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,7 +70,7 @@ pub struct Param {
     /// provides the string), `[out, string, size_is(n)] char *s` has not (the caller's buffer).
     pub by_pointer: bool,
     /// `range(low, high)`, inclusive.
-    pub range: Option<(i128, i128)>,
+    pub range: Option<IntRange>,
     /// `retval`.
     pub retval: bool,
     /// What the ACF says of it, with the settings of its type merged in.

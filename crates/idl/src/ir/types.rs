@@ -135,6 +135,29 @@ pub struct EnumMember {
     pub doc: Doc,
 }
 
+/// Integers from `low` to `high`, both included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IntRange {
+    /// The least.
+    pub low: i128,
+    /// The greatest.
+    pub high: i128,
+}
+
+impl IntRange {
+    /// The range from `low` to `high`.
+    #[must_use]
+    pub const fn new(low: i128, high: i128) -> Self {
+        Self { low, high }
+    }
+
+    /// Whether `n` lies within.
+    #[must_use]
+    pub fn contains(self, n: i128) -> bool {
+        (self.low..=self.high).contains(&n)
+    }
+}
+
 /// A structure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Struct {
@@ -152,7 +175,7 @@ pub struct Field {
     /// Its type; [`Expr::Var`] in it counts the fields of the same structure.
     pub ty: Ty,
     /// `range(low, high)`, inclusive.
-    pub range: Option<(i128, i128)>,
+    pub range: Option<IntRange>,
     /// `ignore`: a pointer that is not transmitted.
     pub ignore: bool,
 }
@@ -163,10 +186,19 @@ pub struct Field {
 pub struct Union {
     /// Type of the discriminant: an integer, boolean, char or enumeration.
     pub switch: Ty,
-    /// For encapsulated unions: names of the discriminant and of the union member.
-    pub encapsulated: Option<(String, String)>,
+    /// `None` unless the union is encapsulated.
+    pub encapsulated: Option<Encapsulation>,
     /// Arms in order.
     pub arms: Vec<Arm>,
+}
+
+/// The names of the members that an encapsulated union consists of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Encapsulation {
+    /// The discriminant's.
+    pub tag: String,
+    /// The union's.
+    pub member: String,
 }
 
 /// An arm of a union.

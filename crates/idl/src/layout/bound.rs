@@ -5,7 +5,8 @@ use super::in_place::{
 };
 use super::known::Known;
 use crate::ir::{
-    Array, BinaryOp, Expr, Field, Module, Operation, PtrClass, Scalar, Struct, Ty, TypeKind, Union,
+    Array, BinaryOp, Expr, Field, IntRange, Module, Operation, PtrClass, Scalar, Struct, Ty,
+    TypeKind, Union,
 };
 
 /// Largest body of a request with every array in form 1; `None` if the interface sets no bound.
@@ -40,7 +41,8 @@ fn body_size_max<'a>(
     Some(total)
 }
 
-pub(super) type Siblings<'a> = &'a dyn Fn(u32) -> Option<(i128, i128)>;
+/// The values that the siblings can have, by their numbers.
+pub(super) type Siblings<'a> = &'a dyn Fn(u32) -> Option<IntRange>;
 
 /// Largest number of bytes of the secondary objects of one value of `ty`.
 pub(super) fn out_of_line_max(
@@ -61,7 +63,7 @@ pub(super) fn out_of_line_max(
         }
         Ty::Array(array) => array_max(module, array, siblings, depth, known),
         Ty::String(s) => {
-            let characters = u64::try_from(interval(s.bound.as_ref()?, siblings)?.1).ok()?;
+            let characters = u64::try_from(interval(s.bound.as_ref()?, siblings)?.high).ok()?;
             Some(round_up(characters.checked_mul(if s.wide { 2 } else { 1 })?, OBJECT_ALIGN))
         }
         Ty::Pointer(PtrClass::Ref, t) => out_of_line_max(module, t, siblings, depth + 1, known),
@@ -97,8 +99,8 @@ fn array_max(
     depth: u32,
     known: &mut Known<Option<u64>>,
 ) -> Option<u64> {
-    let size = interval(&array.size, siblings)?.1;
-    let sent = array.length.as_ref().and_then(|l| interval(l, siblings)).map_or(size, |l| l.1);
+    let size = interval(&array.size, siblings)?.high;
+    let sent = array.length.as_ref().and_then(|l| interval(l, siblings)).map_or(size, |l| l.high);
     let n = u64::try_from(sent.min(size).max(0)).ok()?;
     let elements = round_up(n.checked_mul(in_place(module, &array.element).size)?, OBJECT_ALIGN);
     let rest = out_of_line_max(module, &array.element, siblings, depth + 1, known)?;
@@ -135,22 +137,22 @@ fn union_max(
 
 /// Values a scalar of at most 16 bits can have. Wider ones count as unbounded: a body of
 /// gigabytes is no bound.
-fn scalar_range(module: &Module, ty: &Ty) -> Option<(i128, i128)> {
+fn scalar_range(module: &Module, ty: &Ty) -> Option<IntRange> {
     let Ty::Scalar(scalar) = strip(module, ty) else { return None };
     match scalar {
-        Scalar::Bool => Some((0, 1)),
-        Scalar::Char | Scalar::Byte | Scalar::U8 => Some((0, 0xFF)),
-        Scalar::I8 => Some((-0x80, 0x7F)),
-        Scalar::WChar | Scalar::U16 => Some((0, 0xFFFF)),
-        Scalar::I16 => Some((-0x8000, 0x7FFF)),
+        Scalar::Bool => Some(IntRange::new(0, 1)),
+        Scalar::Char | Scalar::Byte | Scalar::U8 => Some(IntRange::new(0, 0xFF)),
+        Scalar::I8 => Some(IntRange::new(-0x80, 0x7F)),
+        Scalar::WChar | Scalar::U16 => Some(IntRange::new(0, 0xFFFF)),
+        Scalar::I16 => Some(IntRange::new(-0x8000, 0x7FFF)),
         _ => None,
     }
 }
 
 /// Least and greatest value of `expr`, for the operators that sizes are made of.
-fn interval(expr: &Expr, siblings: Siblings<'_>) -> Option<(i128, i128)> {
+fn interval(expr: &Expr, siblings: Siblings<'_>) -> Option<IntRange> {
     match expr {
-        Expr::Const(n) => Some((*n, *n)),
+        Expr::Const(n) => Some(IntRange::new(*n, *n)),
         Expr::Var { index, .. } => siblings(*index),
         Expr::Binary(op, a, b) => {
             let (a, b) = (interval(a, siblings)?, interval(b, siblings)?);
@@ -158,20 +160,21 @@ fn interval(expr: &Expr, siblings: Siblings<'_>) -> Option<(i128, i128)> {
         }
         Expr::Cond(_, a, b) => {
             let (a, b) = (interval(a, siblings)?, interval(b, siblings)?);
-            Some((a.0.min(b.0), a.1.max(b.1)))
+            Some(IntRange::new(a.low.min(b.low), a.high.max(b.high)))
         }
         Expr::Unary(..) => None,
     }
 }
 
-fn interval_of(op: BinaryOp, a: (i128, i128), b: (i128, i128)) -> Option<(i128, i128)> {
-    match op {
-        BinaryOp::Add => Some((a.0.checked_add(b.0)?, a.1.checked_add(b.1)?)),
-        BinaryOp::Sub => Some((a.0.checked_sub(b.1)?, a.1.checked_sub(b.0)?)),
-        BinaryOp::Mul if a.0 >= 0 && b.0 >= 0 => {
-            Some((a.0.checked_mul(b.0)?, a.1.checked_mul(b.1)?))
+fn interval_of(op: BinaryOp, a: IntRange, b: IntRange) -> Option<IntRange> {
+    let (low, high) = match op {
+        BinaryOp::Add => (a.low.checked_add(b.low)?, a.high.checked_add(b.high)?),
+        BinaryOp::Sub => (a.low.checked_sub(b.high)?, a.high.checked_sub(b.low)?),
+        BinaryOp::Mul if a.low >= 0 && b.low >= 0 => {
+            (a.low.checked_mul(b.low)?, a.high.checked_mul(b.high)?)
         }
-        BinaryOp::Div if a.0 >= 0 && b.0 > 0 => Some((a.0 / b.1, a.1 / b.0)),
-        _ => None,
-    }
+        BinaryOp::Div if a.low >= 0 && b.low > 0 => (a.low / b.high, a.high / b.low),
+        _ => return None,
+    };
+    Some(IntRange { low, high })
 }

@@ -40,6 +40,15 @@ pub struct Slot {
     pub align: u64,
 }
 
+/// Bytes between fields or parameters, which must be zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Padding {
+    /// Bytes from the beginning of the structure or block.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
 /// The layout of a structure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StructLayout {
@@ -49,8 +58,8 @@ pub struct StructLayout {
     pub align: u64,
     /// One entry a field; `None` for a field marked `ignore`, which is not there.
     pub fields: Vec<Option<Slot>>,
-    /// Runs of padding as (offset, length); they must be zero.
-    pub padding: Vec<(u64, u64)>,
+    /// The runs of padding, in order.
+    pub padding: Vec<Padding>,
 }
 
 /// The layout of the primary block of a request or reply.
@@ -62,8 +71,8 @@ pub struct BlockLayout {
     pub result: Option<Slot>,
     /// One entry a parameter of the operation; `None` for those that do not travel this way.
     pub params: Vec<Option<Slot>>,
-    /// Runs of padding as (offset, length); they must be zero.
-    pub padding: Vec<(u64, u64)>,
+    /// The runs of padding, in order.
+    pub padding: Vec<Padding>,
 }
 
 /// Rounds `n` up to a multiple of `align` (a power of two).
@@ -163,7 +172,7 @@ fn named_in_place(module: &Module, id: TypeId, known: &mut Known<InPlace>) -> In
 struct Run {
     end: u64,
     align: u64,
-    padding: Vec<(u64, u64)>,
+    padding: Vec<Padding>,
 }
 
 impl Default for Run {
@@ -176,7 +185,7 @@ impl Run {
     fn skip_to(&mut self, align: u64) {
         let next = round_up(self.end, align);
         if next > self.end {
-            self.padding.push((self.end, next - self.end));
+            self.padding.push(Padding { offset: self.end, len: next - self.end });
         }
         self.end = next;
     }

@@ -40,7 +40,7 @@ fn structure_is_laid_out_as_in_c() {
     assert_eq!((l.size, l.align), (16, 4));
     let offsets: Vec<u64> = l.fields.iter().map(|f| f.unwrap().offset).collect();
     assert_eq!(offsets, [0, 4, 8]);
-    assert_eq!(l.padding, [(1, 3), (14, 2)]);
+    assert_eq!(l.padding, [Padding { offset: 1, len: 3 }, Padding { offset: 14, len: 2 }]);
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn padding_booleans_and_ranges_are_not_flat() {
     let padded =
         Struct { fields: vec![field("a", scalar(Scalar::U8)), field("b", scalar(Scalar::U32))] };
     let mut ranged = flat.clone();
-    ranged.fields[0].range = Some((0, 9));
+    ranged.fields[0].range = Some(IntRange::new(0, 9));
     let m =
         module(vec![TypeKind::Struct(flat), TypeKind::Struct(padded), TypeKind::Struct(ranged)]);
     assert!(is_flat(&m, &Ty::Named(TypeId(0))));
@@ -111,7 +111,7 @@ fn the_papers_function_takes_32_bytes() {
     };
     let l = request_layout(&m, &op);
     assert_eq!(l.size, 32);
-    assert_eq!(l.padding, [(28, 4)]);
+    assert_eq!(l.padding, [Padding { offset: 28, len: 4 }]);
     assert_eq!(l.params[2].unwrap().offset, 8);
     assert_eq!(request_size_max(&m, &op), Some(32));
     assert_eq!(reply_layout(&m, &op).size, 8);
@@ -126,7 +126,7 @@ fn the_papers_function_takes_32_bytes() {
         })),
     ));
     assert_eq!(request_size_max(&m, &op), None);
-    op.params[0].range = Some((0, 10));
+    op.params[0].range = Some(IntRange::new(0, 10));
     assert_eq!(request_size_max(&m, &op), Some(40 + 40));
 }
 

@@ -83,8 +83,16 @@ pub(crate) struct Tokens {
     pub(crate) list: Vec<Token>,
     /// Comments of every kind in order.
     pub(crate) comments: Vec<Comment>,
-    /// Files that `#include` has put in between, with their texts.
-    pub(crate) included: Vec<(u32, String)>,
+    /// Files that `#include` has put in between.
+    pub(crate) included: Vec<IncludedFile>,
+}
+
+/// A file that `#include` names.
+#[derive(Clone, Debug)]
+pub(crate) struct IncludedFile {
+    /// Its number in the source map.
+    pub(crate) file: u32,
+    pub(crate) text: String,
 }
 
 /// All operators and separators, longer ones first.

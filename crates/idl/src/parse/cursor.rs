@@ -2,7 +2,7 @@
 
 use crate::ast::Name;
 use crate::diag::{Code, Diagnostic, Sink, codes};
-use crate::lex::{Kind, Token, Tokens};
+use crate::lex::{IncludedFile, Kind, Token, Tokens};
 use crate::source::Span;
 
 /// Constructs inside constructs beyond this are refused.
@@ -22,7 +22,7 @@ pub(crate) struct Cursor<'a> {
     depth: u32,
     text: &'a str,
     /// Texts of the other files that tokens come from.
-    included: &'a [(u32, String)],
+    included: &'a [IncludedFile],
     pub(crate) sink: &'a mut Sink,
 }
 
@@ -34,8 +34,8 @@ impl<'a> Cursor<'a> {
 
     /// The source text of a span.
     pub(crate) fn raw(&self, span: Span) -> &'a str {
-        let included = self.included.iter().find(|(file, _)| *file == span.file);
-        let text = included.map_or(self.text, |(_, text)| text);
+        let included = self.included.iter().find(|included| included.file == span.file);
+        let text = included.map_or(self.text, |included| &included.text);
         text.get(span.start as usize..span.end as usize).unwrap_or("")
     }
 

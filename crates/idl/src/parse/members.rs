@@ -11,6 +11,15 @@ use crate::ir::Doc;
 use crate::lex::Kind;
 use crate::source::Span;
 
+/// What stands before the name of a field, a parameter or an arm.
+struct MemberHead {
+    doc: Doc,
+    attrs: Vec<Attr>,
+    ty: TypeSpec,
+    /// Attributes and type as written.
+    span: Span,
+}
+
 impl Parser<'_> {
     /// `{ fields }` of a structure.
     pub(super) fn fields(&mut self) -> Parsed<Vec<Member>> {
@@ -29,7 +38,7 @@ impl Parser<'_> {
 
     /// `[attrs] T a, *b;`
     fn field_line(&mut self, fields: &mut Vec<Member>) -> Parsed<()> {
-        let (doc, attrs, ty, span) = self.member_head()?;
+        let MemberHead { doc, attrs, ty, span } = self.member_head()?;
         let first = fields.len();
         loop {
             let declarator = self.field_declarator(&ty, "the name of a field")?;
@@ -66,8 +75,7 @@ impl Parser<'_> {
         Ok(Some(span))
     }
 
-    /// Documentation, attributes and type.
-    fn member_head(&mut self) -> Parsed<(Doc, Vec<Attr>, TypeSpec, Span)> {
+    fn member_head(&mut self) -> Parsed<MemberHead> {
         let first = self.cursor.peek();
         let mut doc = first.doc.clone();
         let attrs = self.attrs();
@@ -75,7 +83,7 @@ impl Parser<'_> {
         doc = doc.or_else(|| self.cursor.peek().doc.clone());
         let ty = self.type_spec()?;
         let span = end.map_or(ty.span, |e| first.span.to(e));
-        Ok((doc, attrs, ty, span))
+        Ok(MemberHead { doc, attrs, ty, span })
     }
 
     /// `( parameters )` of an operation.
@@ -123,7 +131,7 @@ impl Parser<'_> {
             let declarator = Self::nameless(span);
             return Ok(Member { doc: None, attrs: Vec::new(), ty, declarator, bits: None, span });
         }
-        let (doc, attrs, ty, span) = self.member_head()?;
+        let MemberHead { doc, attrs, ty, span } = self.member_head()?;
         let declarator = self.param_declarator(number)?;
         Ok(Member { doc, attrs, ty, declarator, bits: None, span })
     }
@@ -246,7 +254,7 @@ impl Parser<'_> {
             self.cursor.expect_end(";", "an empty arm")?;
             return Ok(None);
         }
-        let (doc, mut attrs, ty, span) = self.member_head()?;
+        let MemberHead { doc, mut attrs, ty, span } = self.member_head()?;
         let declarator = match self.cursor.peek().kind {
             Kind::Punct(";") if !is_body(&ty) => {
                 self.cursor.unexpected("the name of the arm");

@@ -86,11 +86,11 @@ impl Preprocessor<'_> {
             return self.error(span, message, "do they include one another?");
         }
         match self.includes.open(name, span, self.sink) {
-            Ok((file, text)) => {
+            Ok(included) => {
                 self.depth += 1;
-                self.file(file, &text);
+                self.file(included.file, &included.text);
                 self.depth -= 1;
-                self.tokens.included.push((file, text));
+                self.tokens.included.push(included);
             }
             Err(failure) => self.sink.push(
                 Diagnostic::error(
@@ -116,14 +116,14 @@ impl Preprocessor<'_> {
         let touches = |t: &Token| t.is("(") && t.span.start == first.span.end;
         let is_function = rest.first().is_some_and(touches);
         let (params, body) = if is_function {
-            let Some((params, body)) = params(&rest[1..]) else {
+            let Some(Params { names, body }) = params(&rest[1..]) else {
                 return self.error(
                     span,
                     format!("the parameters of `{name}` are names between commas"),
                     "write `#define NAME(A, B) ...`; macros have a fixed number of parameters",
                 );
             };
-            (Some(params), body)
+            (Some(names), body)
         } else {
             (None, rest)
         };
@@ -139,10 +139,16 @@ impl Preprocessor<'_> {
     }
 }
 
-/// Names up to `)`, and what stands behind it.
-fn params(tokens: &[Token]) -> Option<(Vec<String>, &[Token])> {
+/// The parameters of a macro, and what stands behind them.
+struct Params<'t> {
+    names: Vec<String>,
+    body: &'t [Token],
+}
+
+/// Reads names up to `)`.
+fn params(tokens: &[Token]) -> Option<Params<'_>> {
     let close = tokens.iter().position(|t| t.is(")"))?;
-    let (list, rest) = (&tokens[..close], &tokens[close + 1..]);
+    let (list, body) = (&tokens[..close], &tokens[close + 1..]);
     let mut names = Vec::new();
     for (i, token) in list.iter().enumerate() {
         match &token.kind {
@@ -151,5 +157,5 @@ fn params(tokens: &[Token]) -> Option<(Vec<String>, &[Token])> {
             _ => return None,
         }
     }
-    (list.is_empty() || list.len() % 2 == 1).then_some((names, rest))
+    (list.is_empty() || list.len() % 2 == 1).then_some(Params { names, body })
 }

@@ -42,11 +42,11 @@ impl Macros {
             };
             let mut args = Vec::new();
             if found.params.is_some() {
-                let Some((read, end)) = arguments(tokens, at) else {
+                let Some(arguments) = arguments(tokens, at) else {
                     out.push(token.clone());
                     continue;
                 };
-                (args, at) = (read, end);
+                (args, at) = (arguments.list, arguments.end);
             }
             if hidden.len() >= DEPTH_MAX {
                 report(sink, token.span, "macros inside macros, more than 64 deep");
@@ -115,8 +115,15 @@ impl Macros {
     }
 }
 
-/// The arguments of a use whose name stands before `at`, and where they end.
-fn arguments(tokens: &[Token], at: usize) -> Option<(Vec<Vec<Token>>, usize)> {
+/// The arguments of a use of a macro.
+struct Arguments {
+    list: Vec<Vec<Token>>,
+    /// The position after the last.
+    end: usize,
+}
+
+/// Reads the arguments of a use whose name stands before `at`.
+fn arguments(tokens: &[Token], at: usize) -> Option<Arguments> {
     if !tokens.get(at)?.is("(") {
         return None;
     }
@@ -127,7 +134,7 @@ fn arguments(tokens: &[Token], at: usize) -> Option<(Vec<Vec<Token>>, usize)> {
         if closes {
             depth -= 1;
             if depth == 0 {
-                return Some((args, i + 1));
+                return Some(Arguments { list: args, end: i + 1 });
             }
         }
         match args.last_mut() {

@@ -2,7 +2,7 @@
 
 use super::macros::Macros;
 use crate::diag::{Diagnostic, Sink, codes};
-use crate::lex::Tokens;
+use crate::lex::{IncludedFile, Tokens};
 use crate::source::Span;
 
 /// Files inside files beyond this are refused.
@@ -13,11 +13,11 @@ pub(super) const FILES_MAX: usize = 1000;
 
 /// Opens the files that `#include` names.
 pub(crate) trait Includes {
-    /// Number and text of the file called `name` in the file at `at`, or why there is none.
+    /// The file called `name` in the file at `at`.
     ///
     /// # Errors
     /// The system's message.
-    fn open(&mut self, name: &str, at: Span, sink: &mut Sink) -> Result<(u32, String), String>;
+    fn open(&mut self, name: &str, at: Span, sink: &mut Sink) -> Result<IncludedFile, String>;
 }
 
 /// A preprocessor on its way through a file and those it includes.

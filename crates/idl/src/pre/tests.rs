@@ -2,13 +2,13 @@
 
 use super::{Includes, preprocess};
 use crate::diag::Sink;
-use crate::lex::Kind;
+use crate::lex::{IncludedFile, Kind};
 use crate::source::Span;
 
 struct Nothing;
 
 impl Includes for Nothing {
-    fn open(&mut self, _: &str, _: Span, _: &mut Sink) -> Result<(u32, String), String> {
+    fn open(&mut self, _: &str, _: Span, _: &mut Sink) -> Result<IncludedFile, String> {
         Err("no files here".to_owned())
     }
 }

@@ -53,6 +53,13 @@ pub(crate) struct Analyzer<'a> {
 /// Where types (`name`), interfaces (`name`) and operations (`interface.name`) are declared.
 pub type Places = BTreeMap<String, Span>;
 
+/// The result of an analysis.
+#[derive(Default)]
+pub(crate) struct Analyzed {
+    pub(crate) module: Module,
+    pub(crate) places: Places,
+}
+
 pub(super) struct PendingType {
     pub(super) def: TypeDef,
     pub(super) is_defined: bool,

@@ -4,13 +4,13 @@ use super::analyzer::Analyzer;
 use super::scope::{Base, DerivationKind, Meaning};
 use crate::ast::{Const as Tree, TypeSpec};
 use crate::diag::{Diagnostic, codes};
-use crate::ir::{Const, ConstType, ConstValue, Scalar};
+use crate::ir::{Const, ConstType, ConstValue, IntRange, Scalar};
 use crate::source::Span;
 
 impl Analyzer<'_> {
     pub(super) fn const_item(&mut self, tree: &Tree) {
         // One that cannot be said here is left out of files of COM: nothing depends on it.
-        let ((), _) = self.tolerantly(|this| this.const_here(tree));
+        self.tolerantly(|this| this.const_here(tree));
     }
 
     fn const_here(&mut self, tree: &Tree) {
@@ -74,12 +74,12 @@ impl Analyzer<'_> {
                 Some(value)
             }
             (ConstType::Scalar(scalar), ConstValue::Int(n)) if !is_float(scalar) => {
-                let (low, high) = limits(scalar)?;
-                let n = if self.is_com { wrap(n, low, high) } else { n };
-                if (low..=high).contains(&n) {
+                let limits = limits(scalar)?;
+                let n = if self.is_com { wrap(n, limits) } else { n };
+                if limits.contains(n) {
                     return Some(ConstValue::Int(n));
                 }
-                self.out_of_range(&format!("{low} to {high}"), span)
+                self.out_of_range(&format!("{} to {}", limits.low, limits.high), span)
             }
             _ => {
                 self.error(
@@ -111,8 +111,8 @@ fn is_float(scalar: Scalar) -> bool {
 }
 
 /// Least and greatest value of an integer type; `None` for floating point.
-pub(super) fn limits(scalar: Scalar) -> Option<(i128, i128)> {
-    Some(match scalar {
+pub(super) fn limits(scalar: Scalar) -> Option<IntRange> {
+    let (low, high) = match scalar {
         Scalar::Bool => (0, 1),
         Scalar::Char | Scalar::Byte | Scalar::U8 => (0, 0xFF),
         Scalar::I8 => (-0x80, 0x7F),
@@ -123,10 +123,12 @@ pub(super) fn limits(scalar: Scalar) -> Option<(i128, i128)> {
         Scalar::I64 => (i128::from(i64::MIN), i128::from(i64::MAX)),
         Scalar::U64 => (0, i128::from(u64::MAX)),
         Scalar::F32 | Scalar::F64 => return None,
-    })
+    };
+    Some(IntRange { low, high })
 }
 
 /// The number that an integer of these limits holds where C puts `n` into it.
-pub(super) fn wrap(n: i128, low: i128, high: i128) -> i128 {
+pub(super) fn wrap(n: i128, limits: IntRange) -> i128 {
+    let IntRange { low, high } = limits;
     (n - low).rem_euclid(high - low + 1) + low
 }

@@ -44,14 +44,22 @@ pub(super) struct Built {
     pub(super) by_pointer: bool,
 }
 
+/// A pointer class that an attribute gives.
+#[derive(Clone, Copy)]
+struct GivenClass {
+    class: PtrClass,
+    /// The attribute.
+    span: Span,
+}
+
 /// What [`Analyzer::declare`] hands from step to step.
 struct Build<'a> {
     attrs: &'a [Attr],
     name: &'a Name,
     span: Span,
     position: Position,
-    /// Class of the outermost pointer, if given, and where.
-    class: Option<(PtrClass, Span)>,
+    /// Class of the outermost pointer, if given.
+    class: Option<GivenClass>,
     /// The pointer that `class` speaks of.
     first_pointer: Option<usize>,
     levels: Vec<Derivation>,
@@ -68,17 +76,17 @@ impl Analyzer<'_> {
     ) -> Option<Built> {
         let Subject { attrs, name, span, base, levels } = subject;
         let class = self.pointer_class(attrs);
-        let (base, levels) = self.reshape(base, levels, attrs, position);
+        let Shape { base, levels } = self.reshape(Shape { base, levels }, attrs, position);
         let sizes = self.sizes(attrs, &levels, siblings)?;
         let first_pointer = levels.iter().position(|l| l.kind == DerivationKind::Pointer);
         let takes_class =
             first_pointer.is_some() || position == Position::Param && !levels.is_empty();
         let mut build = Build { attrs, name, span, position, class, first_pointer, levels, sizes };
         let inner = self.innermost(&base, &mut build, siblings)?;
-        if let Some((_, at)) = class.filter(|_| !takes_class) {
+        if let Some(given) = class.filter(|_| !takes_class) {
             self.error(
                 codes::POINTER_CLASS_PLACE,
-                at,
+                given.span,
                 "there is no pointer here that this could say something about".to_owned(),
                 "ref, unique and ptr belong to declarations with `*`",
             );
@@ -88,14 +96,8 @@ impl Analyzer<'_> {
     }
 
     /// Uses of typedefs that attributes may still shape are taken apart.
-    fn reshape(
-        &self,
-        base: Base,
-        levels: Vec<Derivation>,
-        attrs: &[Attr],
-        position: Position,
-    ) -> (Base, Vec<Derivation>) {
-        let (mut base, mut levels) = (base, levels);
+    fn reshape(&self, shape: Shape, attrs: &[Attr], position: Position) -> Shape {
+        let Shape { mut base, mut levels } = shape;
         for _ in 0..64 {
             let shape = match &base {
                 Base::Shaped(shape) => Some((**shape).clone()),
@@ -108,7 +110,7 @@ impl Analyzer<'_> {
             levels.extend(shape.levels);
             base = shape.base;
         }
-        (base, levels)
+        Shape { base, levels }
     }
 
     fn shape_of(&self, id: TypeId) -> Option<Shape> {
@@ -141,8 +143,8 @@ impl Analyzer<'_> {
             || pointer && matches!(position, Position::Param)
     }
 
-    fn pointer_class(&mut self, attrs: &[Attr]) -> Option<(PtrClass, Span)> {
-        let mut found: Option<(PtrClass, Span)> = None;
+    fn pointer_class(&mut self, attrs: &[Attr]) -> Option<GivenClass> {
+        let mut found: Option<GivenClass> = None;
         for attr in attrs {
             let class = match attr.name.text.as_str() {
                 "ref" => PtrClass::Ref,
@@ -151,16 +153,16 @@ impl Analyzer<'_> {
                 _ => continue,
             };
             match found {
-                Some((other, at)) if other != class => self.sink.push(
+                Some(other) if other.class != class => self.sink.push(
                     Diagnostic::error(
                         codes::ATTRIBUTE_CONFLICT,
                         attr.span,
                         "a pointer has one class",
                     )
-                    .label(at, "the other one")
+                    .label(other.span, "the other one")
                     .help("ref: never null; unique: may be null; ptr: may be null and shared"),
                 ),
-                _ => found = Some((class, attr.span)),
+                _ => found = Some(GivenClass { class, span: attr.span }),
             }
         }
         found
@@ -259,7 +261,7 @@ impl Analyzer<'_> {
 
     /// Class of the pointer at a derivation; of arrays that are no pointers `Ref`.
     fn class_at(&self, level: usize, kind: DerivationKind, build: &Build<'_>) -> PtrClass {
-        let given = build.class.map(|c| c.0);
+        let given = build.class.map(|given| given.class);
         if kind != DerivationKind::Pointer {
             let as_pointer = level == 0 && build.position == Position::Param;
             return given

@@ -158,7 +158,7 @@ impl Analyzer<'_> {
         let base = self.base(ty, None)?;
         let limits = plain(&base).and_then(|ty| self.scalar_of(ty)).and_then(limits);
         Some(match (operand, limits) {
-            (Folded::Value(ConstValue::Int(n)), Some((low, high))) => int(wrap(n, low, high)),
+            (Folded::Value(ConstValue::Int(n)), Some(limits)) => int(wrap(n, limits)),
             (operand, _) => operand,
         })
     }

@@ -4,6 +4,7 @@ use super::analyzer::Analyzer;
 use crate::ast::Text;
 use crate::diag::{Diagnostic, Sink, codes};
 use crate::ir::PtrClass;
+use crate::lex::IncludedFile;
 use crate::pre::Includes;
 use crate::source::{FILE_SIZE_MAX, Loaded, Loader, SourceMap, Span};
 
@@ -97,12 +98,12 @@ struct Opener<'a> {
 }
 
 impl Includes for Opener<'_> {
-    fn open(&mut self, name: &str, at: Span, sink: &mut Sink) -> Result<(u32, String), String> {
+    fn open(&mut self, name: &str, at: Span, sink: &mut Sink) -> Result<IncludedFile, String> {
         let from = self.sources.file(at.file).map(|s| s.path.clone());
         let loaded = self.loader.load(name, from.as_deref()).map_err(|e| e.to_string())?;
         let file = add_source(self.sources, &loaded, sink, Some(at));
         let text = self.sources.file(file).map_or_else(String::new, |s| s.text.clone());
-        Ok((file, text))
+        Ok(IncludedFile { file, text })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::analyzer::{Analyzer, PendingInterface};
-use super::remote;
+use super::remote::{self, Tolerated};
 use super::scope::{Meaning, Symbol};
 use super::uuid;
 use super::well_known::is_unknown;
@@ -16,6 +16,13 @@ use crate::source::Span;
 
 /// Operation numbers 0 to 0xFFFE; 0xFFFF is the binding call.
 const OPERATIONS_MAX: usize = 0xFFFF;
+
+/// The operations of an interface.
+struct Body {
+    operations: Vec<Operation>,
+    /// Those without stubs.
+    declared: Vec<DeclaredOperation>,
+}
 
 impl Analyzer<'_> {
     pub(super) fn library(&mut self, tree: &LibraryTree) {
@@ -90,9 +97,9 @@ impl Analyzer<'_> {
         self.interfaces[id.0 as usize].span = tree.name.span;
         let version = self.version(&tree.attrs);
         let uuid = self.uuid(&tree.attrs).unwrap_or_else(|| uuid::derive(&tree.name.text, version));
-        let (base, lost) =
+        let Tolerated { value: base, cause: lost } =
             self.tolerantly(|this| tree.base.as_ref().and_then(|b| this.base_interface(b, id)));
-        let (mut operations, mut declared) = self.body(tree, base);
+        let Body { mut operations, mut declared } = self.body(tree, base);
         if let Some(cause) = lost {
             // Nobody knows how many operations come before those of this interface.
             let all = std::mem::take(&mut operations).into_iter();
@@ -163,11 +170,7 @@ impl Analyzer<'_> {
         );
     }
 
-    fn body(
-        &mut self,
-        tree: &Tree,
-        base: Option<InterfaceId>,
-    ) -> (Vec<Operation>, Vec<DeclaredOperation>) {
+    fn body(&mut self, tree: &Tree, base: Option<InterfaceId>) -> Body {
         let class = self.default_class(&tree.attrs).unwrap_or(self.pointer_default);
         let outer = std::mem::replace(&mut self.pointer_default, class);
         self.interface_name.clone_from(&tree.name.text);
@@ -182,7 +185,8 @@ impl Analyzer<'_> {
             };
             let opnum = inherited.len() + operations.len() + declared.len();
             let Some(opnum) = self.opnum(opnum, &op.name) else { break };
-            let (operation, cause) = self.tolerantly(|this| this.operation(op, opnum));
+            let Tolerated { value: operation, cause } =
+                self.tolerantly(|this| this.operation(op, opnum));
             let name = Name { text: operation.name.clone(), span: op.name.span };
             let first = names.insert(name.text.clone(), name.span);
             let cause = cause.or_else(|| self.duplicate_operation(&name, first?));
@@ -197,7 +201,7 @@ impl Analyzer<'_> {
             }
         }
         self.pointer_default = outer;
-        (operations, declared)
+        Body { operations, declared }
     }
 
     fn opnum(&mut self, number: usize, name: &Name) -> Option<u16> {

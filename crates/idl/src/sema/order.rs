@@ -5,7 +5,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use super::analyzer::Analyzer;
+use super::analyzer::{Analyzed, Analyzer};
 use crate::diag::{Diagnostic, codes};
 use crate::ir::{Interface, InterfaceId, Module, PtrClass, Ty, TypeId, TypeKind};
 use crate::layout::{self, Known};
@@ -18,7 +18,7 @@ const IN_PLACE_MAX: u64 = 1 << 28;
 const DESCRIPTORS_MAX: u64 = 16;
 
 impl Analyzer<'_> {
-    pub(super) fn finish(mut self) -> (Module, super::analyzer::Places) {
+    pub(super) fn finish(mut self) -> Analyzed {
         self.settle();
         self.check_complete();
         self.check_type_names();
@@ -64,7 +64,7 @@ impl Analyzer<'_> {
         let named = module.types.iter().map(|t| t.name.clone()).zip(spans);
         self.places.extend(named);
         self.places.extend(module.interfaces.iter().map(|i| i.name.clone()).zip(places));
-        (module, self.places)
+        Analyzed { module, places: self.places }
     }
 
     /// Types and interfaces that are used must have been defined.
@@ -271,6 +271,13 @@ enum Visit {
     Part(TypeId),
 }
 
+/// A type whose visit has begun.
+struct OpenType {
+    id: TypeId,
+    /// What comes before it.
+    steps: VecDeque<Visit>,
+}
+
 struct Ordered {
     order: Vec<TypeId>,
     recursive: Vec<TypeId>,
@@ -295,8 +302,8 @@ impl<'a> TypeOrder<'a> {
     /// Depth first, with a stack of its own: types can point on and on. `needs_open` keeps pointers
     /// from closing circles.
     fn visit(&mut self, id: TypeId) {
-        let mut open: Vec<(TypeId, VecDeque<Visit>)> = self.enter(id).into_iter().collect();
-        while let Some((id, steps)) = open.last_mut() {
+        let mut open: Vec<OpenType> = self.enter(id).into_iter().collect();
+        while let Some(OpenType { id, steps }) = open.last_mut() {
             let next = match steps.pop_front() {
                 Some(Visit::Part(part)) => Some(part),
                 Some(Visit::Target(target)) => {
@@ -314,8 +321,8 @@ impl<'a> TypeOrder<'a> {
         }
     }
 
-    /// Opens a type that is new: what comes before it.
-    fn enter(&mut self, id: TypeId) -> Option<(TypeId, VecDeque<Visit>)> {
+    /// Opens a type that is new.
+    fn enter(&mut self, id: TypeId) -> Option<OpenType> {
         let i = id.0 as usize;
         let Some(kind) = self.kinds[i].filter(|_| self.state[i] == State::New) else {
             if self.state[i] == State::Open {
@@ -326,7 +333,7 @@ impl<'a> TypeOrder<'a> {
         self.state[i] = State::Open;
         let targets = pointed_at(kind).into_iter().map(Visit::Target);
         let parts = self.by_value[i].iter().copied().map(Visit::Part);
-        Some((id, targets.chain(parts).collect()))
+        Some(OpenType { id, steps: targets.chain(parts).collect() })
     }
 
     /// Whether `from` needs, by value, anything that is open now.

@@ -4,7 +4,7 @@ use super::analyzer::Analyzer;
 use super::consts::limits;
 use crate::ast::{Args, Attr, Name, find};
 use crate::diag::{Diagnostic, codes};
-use crate::ir::{Doc, Scalar, Ty};
+use crate::ir::{Doc, IntRange, Scalar, Ty};
 use crate::parse::{ATTRIBUTES, Fate};
 
 impl Analyzer<'_> {
@@ -62,13 +62,13 @@ impl Analyzer<'_> {
     }
 
     /// `range(low, high)` of a declaration of this type.
-    pub(super) fn range(&mut self, attrs: &[Attr], ty: &Ty) -> Option<(i128, i128)> {
+    pub(super) fn range(&mut self, attrs: &[Attr], ty: &Ty) -> Option<IntRange> {
         let Some(Attr { args: Args::Exprs(args), span, .. }) = find(attrs, "range") else {
             return None;
         };
         let [Some(low), Some(high)] = args.as_slice() else { return None };
         let (low, high) = (self.int_constant(low)?, self.int_constant(high)?);
-        let Some((least, greatest)) = self.scalar_of(ty).and_then(limits) else {
+        let Some(limits) = self.scalar_of(ty).and_then(limits) else {
             self.error(
                 codes::RANGE,
                 *span,
@@ -77,16 +77,19 @@ impl Analyzer<'_> {
             );
             return None;
         };
-        if low > high || low < least || high > greatest {
+        if low > high || !limits.contains(low) || !limits.contains(high) {
             self.error(
                 codes::RANGE,
                 *span,
                 format!("no value of this type lies between {low} and {high}, or not all do"),
-                &format!("write the smaller bound first, both within {least} to {greatest}"),
+                &format!(
+                    "write the smaller bound first, both within {} to {}",
+                    limits.low, limits.high
+                ),
             );
             return None;
         }
-        Some((low, high))
+        Some(IntRange { low, high })
     }
 
     /// Warns of `char *name` without `string` or size.

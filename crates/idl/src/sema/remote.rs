@@ -12,7 +12,7 @@
 
 use super::analyzer::{Analyzer, PendingType};
 use super::order::{for_each, for_each_in_kind};
-use crate::diag::{Diagnostic, Held, codes};
+use crate::diag::{Diagnostic, Held, HeldCode, codes};
 use crate::ir::{
     Cause, DeclaredOperation, DeclaredType, InterfaceId, Operation, Ty, TypeId, TypeKind,
 };
@@ -20,70 +20,74 @@ use crate::source::Span;
 
 /// Findings that keep something from travelling and say nothing else, with what is to blame.
 const CANNOT_TRAVEL: Held = &[
-    (codes::FOREIGN_TYPE, "foreign type"),
-    (codes::FUNCTION_POINTER, "function pointer"),
-    (codes::BIT_FIELD, "bit field"),
-    (codes::VARIADIC, "variable parameters"),
-    (codes::CONST_TYPE, "constant of a structured type"),
-    (codes::CONST_MISMATCH, "constant of a structured type"),
-    (codes::ANONYMOUS_TYPE, "field without a name"),
-    (codes::INCOMPLETE_TYPE, "base that is defined later"),
-    (codes::ARRAY_SIZE, "array without elements"),
-    (codes::UNSIZED_ARRAY, "array without a size"),
-    (codes::STRING_ELEMENT, "string of no characters"),
-    (codes::VOID, "pointer to void"),
-    (codes::INTERFACE_BY_VALUE, "interface by value"),
-    (codes::NO_SWITCH_TYPE, "union without discriminant"),
-    (codes::NO_SWITCH_IS, "union without discriminant"),
-    (codes::SWITCH_TYPE, "discriminant"),
-    (codes::SWITCH_IS_PLACE, "discriminant"),
-    (codes::ARM_WITHOUT_CASE, "union without discriminant"),
-    (codes::CASE_RANGE, "discriminant"),
-    (codes::HANDLE_PLACE, "binding handle"),
-    (codes::ATTRIBUTE_CONFLICT, "attributes that contradict one another"),
-    (codes::REFUSED_ATTRIBUTE, "attribute that does not exist here"),
-    (codes::POINTER_CLASS_PLACE, "pointer class without a pointer"),
-    (codes::SIZE_SLOTS, "size of what is no array"),
-    (codes::SIBLING_TYPE, "size or identifier of another type"),
-    (codes::SIBLING_DIRECTION, "size that does not travel along"),
-    (codes::RANGE, "range"),
-    (codes::IGNORE_PLACE, "ignored field"),
-    (codes::CONTEXT_PLACE, "context handle inside something"),
-    (codes::NOT_AN_INTEGER, "size that is no number"),
-    (codes::NO_DIRECTION, "parameter without direction"),
-    (codes::OUT_POINTER, "out parameter without a place"),
-    (codes::OUT_NULLABLE, "out parameter that may be null"),
-    (codes::OUT_STRING, "out string without a size"),
-    (codes::RETVAL, "retval"),
-    (codes::RESULT_TYPE, "array as a result"),
+    HeldCode::new(codes::FOREIGN_TYPE, "foreign type"),
+    HeldCode::new(codes::FUNCTION_POINTER, "function pointer"),
+    HeldCode::new(codes::BIT_FIELD, "bit field"),
+    HeldCode::new(codes::VARIADIC, "variable parameters"),
+    HeldCode::new(codes::CONST_TYPE, "constant of a structured type"),
+    HeldCode::new(codes::CONST_MISMATCH, "constant of a structured type"),
+    HeldCode::new(codes::ANONYMOUS_TYPE, "field without a name"),
+    HeldCode::new(codes::INCOMPLETE_TYPE, "base that is defined later"),
+    HeldCode::new(codes::ARRAY_SIZE, "array without elements"),
+    HeldCode::new(codes::UNSIZED_ARRAY, "array without a size"),
+    HeldCode::new(codes::STRING_ELEMENT, "string of no characters"),
+    HeldCode::new(codes::VOID, "pointer to void"),
+    HeldCode::new(codes::INTERFACE_BY_VALUE, "interface by value"),
+    HeldCode::new(codes::NO_SWITCH_TYPE, "union without discriminant"),
+    HeldCode::new(codes::NO_SWITCH_IS, "union without discriminant"),
+    HeldCode::new(codes::SWITCH_TYPE, "discriminant"),
+    HeldCode::new(codes::SWITCH_IS_PLACE, "discriminant"),
+    HeldCode::new(codes::ARM_WITHOUT_CASE, "union without discriminant"),
+    HeldCode::new(codes::CASE_RANGE, "discriminant"),
+    HeldCode::new(codes::HANDLE_PLACE, "binding handle"),
+    HeldCode::new(codes::ATTRIBUTE_CONFLICT, "attributes that contradict one another"),
+    HeldCode::new(codes::REFUSED_ATTRIBUTE, "attribute that does not exist here"),
+    HeldCode::new(codes::POINTER_CLASS_PLACE, "pointer class without a pointer"),
+    HeldCode::new(codes::SIZE_SLOTS, "size of what is no array"),
+    HeldCode::new(codes::SIBLING_TYPE, "size or identifier of another type"),
+    HeldCode::new(codes::SIBLING_DIRECTION, "size that does not travel along"),
+    HeldCode::new(codes::RANGE, "range"),
+    HeldCode::new(codes::IGNORE_PLACE, "ignored field"),
+    HeldCode::new(codes::CONTEXT_PLACE, "context handle inside something"),
+    HeldCode::new(codes::NOT_AN_INTEGER, "size that is no number"),
+    HeldCode::new(codes::NO_DIRECTION, "parameter without direction"),
+    HeldCode::new(codes::OUT_POINTER, "out parameter without a place"),
+    HeldCode::new(codes::OUT_NULLABLE, "out parameter that may be null"),
+    HeldCode::new(codes::OUT_STRING, "out string without a size"),
+    HeldCode::new(codes::RETVAL, "retval"),
+    HeldCode::new(codes::RESULT_TYPE, "array as a result"),
 ];
 
 /// Findings that whoever includes the file may not have.
 const OF_A_PART: Held = &[
-    (codes::UNKNOWN_TYPE, "name that the file does not declare"),
-    (codes::UNKNOWN_VALUE, "name that the file does not declare"),
-    (codes::UNKNOWN_BASE, "base that the file does not declare"),
+    HeldCode::new(codes::UNKNOWN_TYPE, "name that the file does not declare"),
+    HeldCode::new(codes::UNKNOWN_VALUE, "name that the file does not declare"),
+    HeldCode::new(codes::UNKNOWN_BASE, "base that the file does not declare"),
 ];
+
+/// Something that was read from a file of COM.
+pub(super) struct Tolerated<T> {
+    pub(super) value: T,
+    /// Why it cannot travel; `None` if nothing is known against it.
+    pub(super) cause: Option<Cause>,
+}
 
 impl Analyzer<'_> {
     /// Reads something. In a file of COM, what keeps it from travelling is answered, not reported.
-    pub(super) fn tolerantly<T>(
-        &mut self,
-        read: impl FnOnce(&mut Self) -> T,
-    ) -> (T, Option<Cause>) {
+    pub(super) fn tolerantly<T>(&mut self, read: impl FnOnce(&mut Self) -> T) -> Tolerated<T> {
         if !self.is_com {
-            return (read(self), None);
+            return Tolerated { value: read(self), cause: None };
         }
         let of_a_part: &[Held] = &[CANNOT_TRAVEL, OF_A_PART];
         self.sink.hold(if self.is_part { of_a_part } else { &[CANNOT_TRAVEL] });
         let value = read(self);
-        (value, self.sink.release().map(|(construct, found)| cause(construct, &found)))
+        let held = self.sink.release();
+        Tolerated { value, cause: held.map(|held| cause(held.blamed, &held.diagnostic)) }
     }
 
     /// As [`Self::tolerantly`], for something that defines the type `id`.
     pub(super) fn defining(&mut self, id: TypeId, read: impl FnOnce(&mut Self)) {
-        let ((), cause) = self.tolerantly(read);
-        if let Some(cause) = cause {
+        if let Some(cause) = self.tolerantly(read).cause {
             self.cannot_travel(id, cause);
         }
     }

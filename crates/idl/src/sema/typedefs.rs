@@ -2,6 +2,7 @@
 
 use super::analyzer::Analyzer;
 use super::declare::{Position, Subject};
+use super::remote::Tolerated;
 use super::scope::{Base, Derivation, DerivationKind, Meaning, Shape, Siblings};
 use super::types::Hint;
 use crate::ast::{Args, Attr, Declarator, TypeKind as Words, TypeSpec, Typedef as Tree, find};
@@ -14,8 +15,8 @@ const SHAPING: &[&str] = &["string", "ref", "unique", "ptr"];
 
 impl Analyzer<'_> {
     pub(super) fn typedef(&mut self, tree: &Tree) {
-        let ((), refused) = self.tolerantly(|this| this.check_places(&tree.attrs, 'T'));
-        if let Some(cause) = refused {
+        let places = self.tolerantly(|this| this.check_places(&tree.attrs, 'T'));
+        if let Some(cause) = places.cause {
             return self.all_declared_only(tree, &cause);
         }
         let Some(spec) = &tree.ty else { return self.opaque(tree) };
@@ -34,7 +35,7 @@ impl Analyzer<'_> {
         if let Some(Attr { args: Args::Type(wire), .. }) = wire_type(&tree.attrs) {
             return self.wire_marshal(tree, spec, wire);
         }
-        let (base, cause) =
+        let Tolerated { value: base, cause } =
             self.tolerantly(|this| this.base_with_switch(&tree.attrs, spec, hint.as_ref()));
         match (base, cause) {
             (_, Some(cause)) => self.all_declared_only(tree, &cause),
@@ -57,7 +58,7 @@ impl Analyzer<'_> {
     /// its tag goes on to mean T.
     fn wire_marshal(&mut self, tree: &Tree, spec: &TypeSpec, wire: &TypeSpec) {
         self.tolerantly(|this| this.base(spec, None));
-        let (base, cause) = self.tolerantly(|this| this.base(wire, None));
+        let Tolerated { value: base, cause } = self.tolerantly(|this| this.base(wire, None));
         if let Some(cause) = cause {
             return self.all_declared_only(tree, &cause);
         }
@@ -114,7 +115,7 @@ impl Analyzer<'_> {
 
     fn typedef_name(&mut self, tree: &Tree, spec: &TypeSpec, base: &Base, declarator: &Declarator) {
         let name = &declarator.name;
-        let (levels, cause) = self.tolerantly(|this| this.steps(declarator));
+        let Tolerated { value: levels, cause } = self.tolerantly(|this| this.steps(declarator));
         if let Some(cause) = cause {
             return self.declared_only(name, cause);
         }
@@ -139,7 +140,7 @@ impl Analyzer<'_> {
         let attrs = &tree.attrs;
         let subject = Subject { attrs, name, span: spec.span, base: base.clone(), levels };
         let mut alone = Siblings::default();
-        let (built, cause) =
+        let Tolerated { value: built, cause } =
             self.tolerantly(|this| this.declare(subject, Position::Typedef, &mut alone));
         if let Some(cause) = cause {
             return self.declared_only(name, cause);

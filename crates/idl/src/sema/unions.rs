@@ -9,7 +9,7 @@ use super::scope::{Base, Siblings};
 use super::types::Hint;
 use crate::ast::{Arm as ArmTree, Name, Switch, TypeSpec, Union as Tree};
 use crate::diag::{Diagnostic, codes};
-use crate::ir::{Arm, Scalar, Ty, TypeId, TypeKind, Union};
+use crate::ir::{Arm, Encapsulation, Scalar, Ty, TypeId, TypeKind, Union};
 use crate::source::Span;
 
 impl Analyzer<'_> {
@@ -58,12 +58,12 @@ impl Analyzer<'_> {
         self.set_kind(id, TypeKind::Union(Union { switch: switch_ty, encapsulated, arms }));
     }
 
-    fn member_names(&mut self, switch: &Switch) -> (String, String) {
+    fn member_names(&mut self, switch: &Switch) -> Encapsulation {
         let member = switch.member.as_ref().map_or("tagged_union", |m| m.text.as_str());
         if let Some(name) = switch.member.as_ref().filter(|m| m.text == switch.name.text) {
             self.duplicate_members(&[switch.name.clone(), name.clone()], "member");
         }
-        (switch.name.text.clone(), member.to_owned())
+        Encapsulation { tag: switch.name.text.clone(), member: member.to_owned() }
     }
 
     fn switch_type(&mut self, spec: &TypeSpec) -> Option<Ty> {
@@ -168,7 +168,7 @@ impl Analyzer<'_> {
 
     fn case_fits(&mut self, value: i128, span: Span, switch: &Ty) {
         let fits = match (self.scalar_of(switch), self.strip(switch)) {
-            (Some(scalar), _) => limits(scalar).is_none_or(|(l, h)| (l..=h).contains(&value)),
+            (Some(scalar), _) => limits(scalar).is_none_or(|limits| limits.contains(value)),
             (None, Ty::Named(id)) => match self.kind(*id) {
                 Some(TypeKind::Enum(e)) => e.members.iter().any(|m| i128::from(m.value) == value),
                 _ => true,

@@ -13,7 +13,7 @@ use std::os::fd::BorrowedFd;
 const WORD: usize = 8;
 
 impl<'e, 'd> Writer<'e, 'd> {
-    /// The next `bytes` bytes, with zeroes up to the next multiple of 8.
+    /// Takes room for the next `bytes` bytes, with zeroes up to the next multiple of 8.
     #[inline]
     fn take(&mut self, bytes: usize) -> Result<*mut u8, EncodeError> {
         let encoder = &mut *self.encoder;
@@ -33,7 +33,7 @@ impl<'e, 'd> Writer<'e, 'd> {
         Ok(start)
     }
 
-    /// The next object of `N` bytes.
+    /// Begins the next object, of `N` bytes.
     ///
     /// # Errors
     /// [`EncodeError::Overflow`] if the body is full.
@@ -42,7 +42,7 @@ impl<'e, 'd> Writer<'e, 'd> {
         Ok(Block { start: self.take(N)?, life: PhantomData })
     }
 
-    /// The next object: `count` elements of `N` bytes.
+    /// Begins the next object: `count` elements of `N` bytes.
     ///
     /// # Errors
     /// [`EncodeError::Overflow`] if the body is full.
@@ -52,7 +52,7 @@ impl<'e, 'd> Writer<'e, 'd> {
         Ok(Run { next: self.take(bytes)?, left: count, life: PhantomData })
     }
 
-    /// The next object: plain values.
+    /// Writes the next object: plain values.
     ///
     /// # Errors
     /// [`EncodeError::Overflow`] if the body is full.
@@ -65,7 +65,7 @@ impl<'e, 'd> Writer<'e, 'd> {
         Ok(())
     }
 
-    /// As [`Writer::pods`], unless the values went by reference under `threshold`.
+    /// Writes plain values like [`Writer::pods`], unless they went by reference under `threshold`.
     ///
     /// # Errors
     /// [`EncodeError::Overflow`] if the body is full.
@@ -78,7 +78,7 @@ impl<'e, 'd> Writer<'e, 'd> {
         if self.refers(size_of_val(values), threshold) { Ok(()) } else { self.pods(values) }
     }
 
-    /// The next object: characters and a zero.
+    /// Writes the next object: characters and a zero.
     ///
     /// # Errors
     /// [`EncodeError::Overflow`] if the body is full.
@@ -101,7 +101,7 @@ impl<'e, 'd> Writer<'e, 'd> {
         self.forms.refers(bytes, threshold)
     }
 
-    /// The threshold of arrays for which the interface sets none.
+    /// Returns the threshold of arrays for which the interface sets none.
     #[inline]
     #[must_use]
     pub fn auto(&self) -> usize {
@@ -130,7 +130,8 @@ impl<'e, 'd> Writer<'e, 'd> {
         self.header_sized::<AT, N>(block, values.len(), bytes_of(values), threshold)
     }
 
-    /// As [`Writer::header_of`], where the item has other bytes than the elements counted.
+    /// Writes a header like [`Writer::header_of`], where the item has other bytes than the elements
+    /// counted.
     ///
     /// # Errors
     /// [`EncodeError::Overflow`] beyond [`ITEMS_MAX`](crate::ITEMS_MAX).
@@ -197,12 +198,15 @@ impl<'e, 'd> Writer<'e, 'd> {
         let slot = core::ptr::from_ref(pointer) as usize;
         let number = match pointer {
             None => 0,
-            Some(object) => self.encoder.beside().numbers.name(Shared::address(object), slot).0,
+            Some(object) => {
+                self.encoder.beside().numbers.name(Shared::address(object), slot).number
+            }
         };
         block.put::<AT, u64>(pair(number, 0));
     }
 
-    /// The object to be written now for a `ptr` pointer: only for the first pointer that names it.
+    /// Returns the object to be written now for a `ptr` pointer: only for the first pointer that
+    /// names it.
     pub fn shared_first<'v, T>(&self, pointer: &'v Option<Shared<T>>) -> Option<&'v T> {
         let slot = core::ptr::from_ref(pointer) as usize;
         let object = pointer.as_ref()?;
@@ -250,7 +254,7 @@ impl<'e, 'd> Writer<'e, 'd> {
         })
     }
 
-    /// The same for its secondary objects.
+    /// Writes the secondary objects of such a value.
     ///
     /// # Errors
     /// As [`Writer::copying_at`].

@@ -9,7 +9,7 @@ use crate::layout::{
     BY_REFERENCE, DIRECT, Header, Kind, LONG, Region, distance, is_answer, is_direct,
 };
 use crate::lock::lock;
-use crate::message::bytes_of_mut;
+use crate::message::{StreamSizes, bytes_of_mut};
 use crate::rt::Reason;
 use crate::rt::{CallError, Decoder, Fault};
 use rustix::fd::OwnedFd;
@@ -98,7 +98,7 @@ impl Connection {
         let line = header.line;
         let mut words = [0; 3];
         region.reply(line).copy_out(&mut words);
-        let (total, body_len) = (words[1], words[2]);
+        let sizes = StreamSizes { total: words[1], body_len: words[2] };
         let taken = match (header.kind, header.flags) {
             (Kind::Fault, 0) => {
                 self.free_line(header.line);
@@ -108,28 +108,26 @@ impl Connection {
                 self.inbox.take(header.seq);
                 return Err(CallError::Fault(Fault(words[1] as u32)));
             }
-            (Kind::Result, LONG) if total <= region.layout.area as u64 => {
+            (Kind::Result, LONG) if sizes.total <= region.layout.area as u64 => {
                 let area = region.reply_area(line);
-                self.incoming.load_area(header, area, (total, body_len), true)
+                self.incoming.load_area(header, area, sizes, true)
             }
-            (Kind::Result, LONG) if total <= self.parts.reply_max => {
+            (Kind::Result, LONG) if sizes.total <= self.parts.reply_max => {
                 if header.fds > 0 && self.ended.is_none() {
                     // The packets are read before the call's number is forgotten, so that its
                     // descriptors are kept.
                     self.drain();
                 }
-                let mut stream = self.fetch(header, total as usize, deadline)?;
-                self.incoming.load_stream(header, &mut stream, (total, body_len))
+                let mut stream = self.fetch(header, sizes.total as usize, deadline)?;
+                self.incoming.load_stream(header, &mut stream, sizes)
             }
             (Kind::Result, flags) if flags == LONG | BY_REFERENCE => {
                 let stream = self.link.as_ref().and_then(|link| {
                     let replies = &mut lock(&link.local).replies;
-                    let at = replies.iter().position(|(seq, _)| *seq == header.seq)?;
-                    Some(replies.swap_remove(at).1)
+                    let at = replies.iter().position(|reply| reply.seq == header.seq)?;
+                    Some(replies.swap_remove(at).stream)
                 });
-                stream.and_then(|mut stream| {
-                    self.incoming.load_stream(header, &mut stream, (total, body_len))
-                })
+                stream.and_then(|mut stream| self.incoming.load_stream(header, &mut stream, sizes))
             }
             _ => None,
         };

@@ -1,6 +1,6 @@
 //! Notifications, and the packets on the control socket: the parts of a connection beside calls.
 
-use super::{BATCHES_MAX, Connection};
+use super::{BATCHES_MAX, Connection, GrantAnswer};
 use crate::connect::{self, wait_for};
 use crate::control::{self, Batch, Packet, Received, Topic};
 use crate::deadline::Deadline;
@@ -75,8 +75,8 @@ impl Connection {
         // An answer that is there when the deadline passes still counts, a later one does not.
         let mut is_last = false;
         loop {
-            if let Some(at) = self.done.iter().position(|(number, _)| *number == id) {
-                return Ok(self.done.swap_remove(at).1);
+            if let Some(at) = self.done.iter().position(|answer| answer.id == id) {
+                return Ok(self.done.swap_remove(at).code);
             }
             if let Some(reason) = self.ended {
                 return Err(CallError::Disconnected(reason));
@@ -157,7 +157,7 @@ impl Connection {
         Some(match packet.topic {
             Topic::Wake => Ok(()),
             Topic::Done if self.done.len() < DONE_MAX => {
-                self.done.push((packet.id, packet.a));
+                self.done.push(GrantAnswer { id: packet.id, code: packet.a });
                 Ok(())
             }
             // Descriptors of an answer that no caller waits for any more are dropped.

@@ -7,7 +7,7 @@ use super::Server;
 use crate::grant::{Granted, KEEP};
 use crate::lane::Lane;
 use crate::layout::{BY_REFERENCE, Kind};
-use crate::link::ClientLink;
+use crate::link::{CallNumbers, ClientLink};
 use crate::reply::ReplyToken;
 use crate::rt::{ClientId, Credentials};
 use crate::rt::{Decoder, Item};
@@ -91,8 +91,8 @@ impl Request<'_> {
     /// [`Span::load`] loads a word.
     pub fn item_span(&self, index: usize) -> Option<Span<'_>> {
         let incoming = &self.server.incoming;
-        let (at, len) = incoming.item_place(index)?;
-        self.link().region.request_area(incoming.header.seq).part(at, len)
+        let place = incoming.item_place(index)?;
+        self.link().region.request_area(incoming.header.seq).part(place.at, place.len)
     }
 
     /// Returns string item `index`; `None` for an item that is still in the region (see
@@ -127,18 +127,18 @@ impl Request<'_> {
         self.server.incoming.decoder()
     }
 
-    /// Leaves the call unclaimed and returns its reply line and sequence number, by which
-    /// [`ReplyToken::claim`] claims it later.
+    /// Leaves the call unclaimed and returns its numbers, by which [`ReplyToken::claim`] claims it
+    /// later.
     ///
     /// A loan lasts until the next message or [`Server::return_loan`].
     #[inline]
-    pub(crate) fn leave(self) -> (u8, u32) {
+    pub(crate) fn leave(self) -> CallNumbers {
         let header = self.server.incoming.header;
         self.server.unclaimed = None;
         if header.flags & BY_REFERENCE != 0 {
             self.server.loan = Some(self.index);
         }
-        (header.line, header.seq)
+        CallNumbers { line: header.line, seq: header.seq }
     }
 
     /// Exchanges the request for the right to answer it. The token of a request that wants no

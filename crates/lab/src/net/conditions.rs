@@ -103,9 +103,12 @@ impl Random {
 /// Marks an Ethernet frame as having met congestion, if its sender takes part (RFC 3168, section
 /// 5). Returns true if the frame was marked.
 fn mark(frame: &mut [u8]) -> bool {
-    let Ok((link, packet)) = ethernet::Header::parse(frame) else { return false };
+    let Ok(ethernet::Parsed { header, payload: packet }) = ethernet::Header::parse(frame) else {
+        return false;
+    };
+    let ether_type = header.ether_type;
     let at = frame.len() - packet.len();
-    let class = match link.ether_type {
+    let class = match ether_type {
         EtherType::IPV4 => ipv4::Packet::new(packet).map(|packet| packet.traffic_class()),
         EtherType::IPV6 => ipv6::Packet::new(packet).map(|packet| packet.traffic_class()),
         _ => return false,
@@ -116,7 +119,7 @@ fn mark(frame: &mut [u8]) -> bool {
     let Some(header) = frame.get_mut(at..).and_then(|packet| packet.first_chunk_mut::<20>()) else {
         return false;
     };
-    if link.ether_type == EtherType::IPV6 {
+    if ether_type == EtherType::IPV6 {
         header[1] |= 0x30;
         return true;
     }

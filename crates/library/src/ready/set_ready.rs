@@ -1,8 +1,8 @@
 //! The ready list of a set: the joined sessions that may have events, and when these are reported.
 //!
 //! No system call, no lock, no clock: ring and kernel are seen through [`ReadinessSource`]. So the
-//! list is tested against a model of epoll(7) in `set_ready_tests`. Not here: waiting (`set_wait`),
-//! registrations (`set_entry`).
+//! list is tested against a model of epoll(7) in `set_ready_model_tests`. Not here: waiting
+//! (`set_wait`), registrations (`set_entry`).
 //!
 //! # Theory of operation
 //! A member that is not on the list is *armed*: the next thing that happens to its session rings,

@@ -26,7 +26,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::{IoSlice, IoSliceMut};
 use rustix::net::{RecvFlags, recv};
 use sojourn_ipc::rt::CallError;
-use sojourn_ipc::{ApartSocket, Deadline, Ending};
+use sojourn_ipc::{ApartSocket, Deadline, Ending, Parted};
 use sojourn_session::protocol::SUFFIX;
 use sojourn_session::protocol::client::{READY_MAX, ReadyT, TokenT, protocol_connect_options};
 use sojourn_session::protocol::receiving::Receiver;
@@ -402,7 +402,7 @@ impl Connected {
         self.made = self.made.wrapping_add(1);
         let number = self.made;
         let parted = transport.part_from_socket(Box::new(move || wake_server(number)));
-        let (socket, ending) = parted.ok_or(Failure::Gone)?;
+        let Parted { socket, ending } = parted.ok_or(Failure::Gone)?;
         self.directs.push(DirectSocket { number, socket, ending });
         Ok(Direct { channel: Channel::new(receiver), connection })
     }

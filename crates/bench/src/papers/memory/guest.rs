@@ -154,7 +154,7 @@ fn pipe(case: Case, folder: &Folder) -> Result<()> {
 }
 
 /// A host with what its programs need in a home.
-struct Place {
+struct Testbed {
     host: Host,
     sandbox: Option<Sandbox>,
     /// The UDP server, if datagrams go by one.
@@ -166,12 +166,12 @@ struct UdpServer {
     address: PathBuf,
 }
 
-impl Place {
+impl Testbed {
     fn new(host: &Host, case: Case, address: PathBuf) -> Result<Self> {
-        let mut place = Self { host: host.clone(), sandbox: None, server: None };
+        let mut testbed = Self { host: host.clone(), sandbox: None, server: None };
         match (case.work, case.home) {
             (_, Home::Kernel) => {}
-            (Work::Udp, Home::Server) => place.serve(address)?,
+            (Work::Udp, Home::Server) => testbed.serve(address)?,
             (_, home) => {
                 let mut sandbox = Sandbox::on(host)?;
                 if home == Home::Server {
@@ -179,10 +179,10 @@ impl Place {
                     sandbox.restart_for_own_user()?;
                 }
                 settle(&mut sandbox, home.word());
-                place.sandbox = Some(sandbox);
+                testbed.sandbox = Some(sandbox);
             }
         }
-        Ok(place)
+        Ok(testbed)
     }
 
     fn serve(&mut self, address: PathBuf) -> Result<()> {
@@ -220,8 +220,8 @@ impl Place {
 fn between_hosts(case: Case, folder: &Folder) -> Result<()> {
     let (a, b) = (Host::new()?, Host::new()?);
     let link = Link::direct(&a, &b, MTU)?;
-    let far = Place::new(&a, case, folder.mark("far"))?;
-    let near = Place::new(&b, case, folder.mark("near"))?;
+    let far = Testbed::new(&a, case, folder.mark("far"))?;
+    let near = Testbed::new(&b, case, folder.mark("near"))?;
     let address = link.v4(End::A).to_string();
     let server = match case.work {
         Work::Redis => redis(&far, &address)?,
@@ -243,7 +243,7 @@ fn between_hosts(case: Case, folder: &Folder) -> Result<()> {
     followed
 }
 
-fn redis(far: &Place, address: &str) -> Result<Running> {
+fn redis(far: &Testbed, address: &str) -> Result<Running> {
     let mut command = far.command(Path::new("/usr/bin/redis-server"))?;
     command.args(["--bind", address, "--port", PORT, "--save", "", "--protected-mode", "no"]);
     let mut server = Running::start(command)?;

@@ -43,7 +43,7 @@ pub(crate) enum Mistake {
 
 /// The addresses of one side.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct SideAddresses {
     pub(crate) ip: std::net::Ipv4Addr,
     pub(crate) mac: MacAddress,
 }
@@ -52,7 +52,7 @@ pub(crate) struct Place {
 struct Unix<W> {
     device: Box<dyn Interface + Send>,
     sockets: Sockets<W>,
-    places: [Place; 2],
+    sides: [SideAddresses; 2],
     identification: u16,
     levels: Option<Levels>,
 }
@@ -93,7 +93,7 @@ impl<W: Waiter> Unix<W> {
         if let Some(levels) = &self.levels {
             levels.pass();
         }
-        let [own, peer] = self.places;
+        let [own, peer] = self.sides;
         let port = self.sockets.port_of(to.number).context("a socket without a port")?;
         let flow = FlowKey {
             protocol: Protocol::Udp,
@@ -129,7 +129,7 @@ impl<W: Waiter> Unix<W> {
             return;
         };
         let Some(datagram) = frame.datagram() else { return };
-        if *to.ip() == self.places[0].ip && frame.checksum_is_right() {
+        if *to.ip() == self.sides[0].ip && frame.checksum_is_right() {
             self.sockets.arrived(to.port(), from, datagram.payload());
         }
     }
@@ -160,11 +160,11 @@ impl Unix<ReplyToken> {
 }
 
 /// Serves under an abstract name until the process is killed; `ready` is called when clients may
-/// connect. The first of `places` is the server's own, the other its peer's.
+/// connect. The first of `sides` is the server's own, the other its peer's.
 pub(crate) fn serve(
     name: &str,
     device: Box<dyn Interface + Send>,
-    places: [Place; 2],
+    sides: [SideAddresses; 2],
     mistake: Option<Mistake>,
     ready: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
@@ -175,7 +175,7 @@ pub(crate) fn serve(
     let packets = packets.try_clone_to_owned()?;
     let levels = (mistake == Some(Mistake::PriorityLevels)).then(Levels::default);
     let (sockets, identification) = (Sockets::default(), 0);
-    let unix = Unix { device, sockets, places, identification, levels };
+    let unix = Unix { device, sockets, sides, identification, levels };
     let unix = Arc::new(Mutex::new(unix));
     let taking = Arc::clone(&unix);
     let wired = (mistake == Some(Mistake::WiredThreads)).then(|| wire(&unix)).transpose()?;
@@ -241,18 +241,20 @@ mod tests {
 
     #[test]
     fn datagrams_go_from_one_server_to_the_other_and_damaged_ones_nowhere() {
-        let place =
-            |last| Place { ip: [10, 0, 0, last].into(), mac: MacAddress([2, 0, 0, 0, 0, last]) };
+        let side = |last| SideAddresses {
+            ip: [10, 0, 0, last].into(),
+            mac: MacAddress([2, 0, 0, 0, 0, last]),
+        };
         let sim::Link { near, far, .. } = sim::pair(&sim::Options::default());
-        let unix = |device: sim::Endpoint, places| Unix {
+        let unix = |device: sim::Endpoint, sides| Unix {
             device: Box::new(device),
             sockets: Sockets::<Call>::default(),
-            places,
+            sides,
             identification: 0,
             levels: Some(Levels::default()),
         };
-        let mut one = unix(near, [place(1), place(2)]);
-        let mut other = unix(far, [place(2), place(1)]);
+        let mut one = unix(near, [side(1), side(2)]);
+        let mut other = unix(far, [side(2), side(1)]);
         for (server, port) in [(&mut one, 7), (&mut other, 8)] {
             assert_eq!((server.sockets.make(), server.sockets.bind(0, port)), (0, 0));
         }
@@ -260,7 +262,7 @@ mod tests {
         for _ in 0..3 {
             other.sockets.receive(0, Call(Rc::clone(&given)), 100);
         }
-        let to = |port| Peer { number: 0, address: std::net::SocketAddrV4::new(place(2).ip, port) };
+        let to = |port| Peer { number: 0, address: std::net::SocketAddrV4::new(side(2).ip, port) };
         assert_eq!(one.send(to(8), b"question").unwrap(), 8);
         one.send(to(9), b"to nobody").unwrap();
         one.send(to(8), b"damaged").unwrap();

@@ -4,7 +4,7 @@ use crate::ir::{Allocate, PtrClass, Ty};
 use crate::layout;
 
 use super::emit::{Emit, Scope};
-use super::encode::width;
+use super::encode::{HeaderCall, width};
 use super::model::Passing;
 use super::op::{Direction, Op, Part};
 use super::template::{Code, c};
@@ -143,7 +143,7 @@ impl Emit<'_> {
 
     fn first_element(&self, a: &crate::ir::Array, lv: &str, sc: &Scope<'_>) -> String {
         if layout::is_varying(a) {
-            format!("{lv} + {}", self.array_numbers(a, sc).1)
+            format!("{lv} + {}", self.array_numbers(a, sc).first)
         } else {
             lv.to_owned()
         }
@@ -184,7 +184,10 @@ impl Emit<'_> {
         let (o, lv) = (part.offset.to_string(), &part.lv);
         let (n, f) = (format!("sj_r->n_{}", part.name), format!("sj_r->f_{}", part.name));
         match self.planned(part.ty) {
-            Planned::Array(a, _) => self.array_header(a, lv, ("sj_put_planned", &n, &f), &o, sc),
+            Planned::Array(a, _) => {
+                let call = HeaderCall { function: "sj_put_planned", n: &n, form: &f };
+                self.array_header(a, lv, call, &o, sc)
+            }
             Planned::String(s, _) => c!(
                 "sj_put_planned(sj_e, sj_p + $o, $lv, $n, $f, ((size_t)$n + 1) * $width);",
                 o,

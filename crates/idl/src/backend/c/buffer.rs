@@ -15,6 +15,21 @@ use super::op::{Direction, Op, Part};
 use super::template::{Code, c};
 use super::text::require;
 
+/// C types of a buffer.
+pub(super) struct BufferType {
+    pub(super) element: String,
+    /// The type of the pointer to the first element.
+    pub(super) pointer: String,
+}
+
+/// The room of a buffer, in elements.
+pub(super) struct Room {
+    /// The variable that keeps the room.
+    pub(super) name: String,
+    /// C expression of the room.
+    pub(super) value: String,
+}
+
 impl Emit<'_> {
     /// Room of every buffer, in elements, before anything of the reply is stored.
     pub(super) fn buffer_capacities(&self, op: &Op<'_>) -> Code {
@@ -165,7 +180,7 @@ impl Emit<'_> {
             if part.passing != Passing::Buffer || !only_out {
                 continue;
             }
-            let (element, cast) = self.buffer_type(&part);
+            let BufferType { element, pointer: cast } = self.buffer_type(&part);
             out += &c!(
                 "
                 {
@@ -186,23 +201,24 @@ impl Emit<'_> {
         out
     }
 
-    /// C types of a buffer's element and of the buffer.
-    pub(super) fn buffer_type(&self, part: &Part<'_>) -> (String, String) {
-        match self.model.resolve(part.ty) {
+    pub(super) fn buffer_type(&self, part: &Part<'_>) -> BufferType {
+        let (element, pointer) = match self.model.resolve(part.ty) {
             Ty::Array(a) => (self.model.name(&a.element), self.model.name(part.ty)),
             Ty::String(s) if s.wide => ("uint16_t".to_owned(), "uint16_t *".to_owned()),
             _ => ("char".to_owned(), "char *".to_owned()),
-        }
+        };
+        BufferType { element, pointer }
     }
 
-    /// Buffers whose size an implementation may have changed: their names and rooms.
-    pub(super) fn server_rooms(&self, op: &Op<'_>) -> Vec<(String, String)> {
+    /// The rooms of buffers whose size an implementation may have changed.
+    pub(super) fn server_rooms(&self, op: &Op<'_>) -> Vec<Room> {
         let sc = op.scope();
         let mut all = Vec::new();
         for part in op.parts(Direction::Reply) {
             let Ty::Array(a) = self.model.resolve(part.ty) else { continue };
             if part.passing == Passing::Buffer && self.mentions_out(op, &a.size) {
-                all.push((format!("sj_room_{}", part.name), self.room(&part, &sc)));
+                let name = format!("sj_room_{}", part.name);
+                all.push(Room { name, value: self.room(&part, &sc) });
             }
         }
         all

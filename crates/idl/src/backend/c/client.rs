@@ -270,7 +270,7 @@ fn public_call(op: &Op<'_>) -> Code {
     } else {
         format!("sj_of_{name}_remote(&sj_c->stub, &sj_v)")
     };
-    let (comm, fault) = status_targets(op);
+    let StatusTargets { comm, fault } = status_targets(op);
     let has_buffers = op.op.params.iter().any(|p| op.is_callers(p));
     if !has_buffers && comm == "NULL" && fault == "NULL" {
         return c!("return $call;", call);
@@ -343,8 +343,13 @@ fn callers_buffers(op: &Op<'_>) -> Code {
     out
 }
 
-/// Where comm_status and fault_status go: an out parameter, or the result.
-fn status_targets(op: &Op<'_>) -> (String, String) {
+/// Where comm_status and fault_status go, as C expressions: an out parameter, the result, or NULL.
+struct StatusTargets {
+    comm: String,
+    fault: String,
+}
+
+fn status_targets(op: &Op<'_>) -> StatusTargets {
     let of = |on_op: bool, on_param: &dyn Fn(&crate::ir::Param) -> bool| {
         if let Some(p) = op.op.params.iter().find(|p| p.is_out() && on_param(p)) {
             return format!("(uint32_t *){}", p.name);
@@ -354,8 +359,8 @@ fn status_targets(op: &Op<'_>) -> (String, String) {
         }
         "NULL".to_owned()
     };
-    (
-        of(op.op.acf.comm_status, &|p| p.acf.comm_status),
-        of(op.op.acf.fault_status, &|p| p.acf.fault_status),
-    )
+    StatusTargets {
+        comm: of(op.op.acf.comm_status, &|p| p.acf.comm_status),
+        fault: of(op.op.acf.fault_status, &|p| p.acf.fault_status),
+    }
 }

@@ -1,10 +1,10 @@
 //! Emission of decoders, first part: bytes in place (`get`). Not here: secondary objects, and that
 //! sizes agree (`decode_more`).
 
-use crate::ir::{Array, PtrClass, StringTy, Ty, TypeId, TypeKind};
+use crate::ir::{PtrClass, StringTy, Ty, TypeId, TypeKind};
 use crate::layout;
 
-use super::emit::{Emit, Scope};
+use super::emit::{ArrayTy, Emit, PointerTy, Scope};
 use super::encode::width;
 use super::template::{Code, c};
 use super::text::require;
@@ -26,9 +26,11 @@ impl Emit<'_> {
                     x.get(element, &format!("{lv}[{i}]"), &format!("{o} + {i} * {step}"), sc)
                 })
             }
-            Ty::Array(a) => self.get_array((a, ty), lv, false, o, sc),
+            Ty::Array(array) => self.get_array(ArrayTy { array, ty }, lv, false, o, sc),
             Ty::String(s) => get_string(s, lv, false, o, sc),
-            Ty::Pointer(class, t) => self.get_pointer((*class, ty, t), lv, o, sc),
+            Ty::Pointer(class, target) => {
+                self.get_pointer(PointerTy { class: *class, ty, target }, lv, o, sc)
+            }
             Ty::Descriptor => require(format!("sj_get_fd(sj_d, sj_p + {o}, &{lv})")),
             Ty::Interface(_) => require(format!("sj_get_interface(sj_d, sj_p + {o}, &{lv})")),
             Ty::Union(..) | Ty::Scalar(_) => Code::new(),
@@ -119,7 +121,8 @@ impl Emit<'_> {
                 c!("memcpy(&$lv, sj_p + $o, $size);", lv, o, size)
             }
             Some(TypeKind::ContextHandle) => {
-                let keep = sc.context.as_ref().map(|(_, number)| c!("$number = sj_id;", number));
+                let keep =
+                    sc.context.as_ref().map(|number| c!("$kept = sj_id;", kept = number.kept));
                 c!(
                     "
                     {
@@ -143,7 +146,7 @@ impl Emit<'_> {
 
     fn get_array(
         &self,
-        (a, ty): (&Array, &Ty),
+        ArrayTy { array: a, ty }: ArrayTy<'_>,
         lv: &str,
         nullable: bool,
         o: &str,
@@ -181,13 +184,15 @@ impl Emit<'_> {
 
     fn get_pointer(
         &mut self,
-        (class, ty, t): (PtrClass, &Ty, &Ty),
+        PointerTy { class, ty, target: t }: PointerTy<'_>,
         lv: &str,
         o: &str,
         sc: &Scope<'_>,
     ) -> Code {
         match (class, self.model.strip(t)) {
-            (_, Ty::Array(a)) => self.get_array((a, ty), lv, class != PtrClass::Ref, o, sc),
+            (_, Ty::Array(array)) => {
+                self.get_array(ArrayTy { array, ty }, lv, class != PtrClass::Ref, o, sc)
+            }
             (_, Ty::String(s)) => get_string(s, lv, class != PtrClass::Ref, o, sc),
             (PtrClass::Ref, _) => self.get_target(t, lv, o, sc),
             (PtrClass::Unique, _) => c!(

@@ -8,8 +8,8 @@ use crate::ir::{Array, PtrClass, StringTy, Ty, TypeId, TypeKind};
 use crate::layout;
 
 use super::decode::characters;
-use super::emit::{Emit, Scope};
-use super::encode::width;
+use super::emit::{ArrayTy, Emit, PointerTy, Scope};
+use super::encode::{ArrayNumbers, width};
 use super::template::{Code, c};
 use super::text::require;
 
@@ -49,9 +49,11 @@ impl Emit<'_> {
                     x.get_more(element, &format!("{lv}[{i}]"), &format!("{o} + {i} * {step}"), sc)
                 })
             }
-            Ty::Array(a) => self.get_more_array((a, ty), lv, o, sc),
+            Ty::Array(array) => self.get_more_array(ArrayTy { array, ty }, lv, o, sc),
             Ty::String(s) => get_more_string(s, lv, o, sc),
-            Ty::Pointer(class, t) => self.get_more_pointer((*class, ty, t), lv, o, sc),
+            Ty::Pointer(class, target) => {
+                self.get_more_pointer(PointerTy { class: *class, ty, target }, lv, o, sc)
+            }
             Ty::Scalar(_) | Ty::Descriptor | Ty::Interface(_) => Code::new(),
         };
         if sc.nested && !matches!(ty, Ty::Fixed(..)) {
@@ -73,7 +75,7 @@ impl Emit<'_> {
 
     fn get_more_array(
         &mut self,
-        (a, ty): (&Array, &Ty),
+        ArrayTy { array: a, ty }: ArrayTy<'_>,
         lv: &str,
         o: &str,
         sc: &Scope<'_>,
@@ -215,14 +217,16 @@ impl Emit<'_> {
 
     fn get_more_pointer(
         &mut self,
-        (class, ty, t): (PtrClass, &Ty, &Ty),
+        PointerTy { class, ty, target: t }: PointerTy<'_>,
         lv: &str,
         o: &str,
         sc: &Scope<'_>,
     ) -> Code {
         let target = self.model.target(t, lv);
         let condition = match (class, self.model.strip(t)) {
-            (_, Ty::Array(a)) => return self.get_more_array((a, ty), lv, o, sc),
+            (_, Ty::Array(array)) => {
+                return self.get_more_array(ArrayTy { array, ty }, lv, o, sc);
+            }
             (_, Ty::String(s)) => return get_more_string(s, lv, o, sc),
             (PtrClass::Ref, _) => return self.get_more(t, &target, o, sc),
             (PtrClass::Unique, _) => format!("sj_ld64(sj_p + {o}) != 0"),
@@ -287,7 +291,7 @@ impl Emit<'_> {
     }
 
     fn agree_array(&self, a: &Array, o: &str, sc: &Scope<'_>) -> Code {
-        let (whole, first, count) = self.array_numbers(a, sc);
+        let ArrayNumbers { whole, first, count } = self.array_numbers(a, sc);
         let count = c!(
             "
             if (SJ_UNLIKELY(!(sj_ld32(sj_p + $o + 4) == 0 || (int64_t)sj_ld32(sj_p + $o) == $count)))

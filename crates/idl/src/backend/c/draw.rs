@@ -1,18 +1,19 @@
 //! Emission of statements that draw one value of any type: the table of
 //! `docs/reference/idl-random.md`.
 
-use crate::ir::{Array, InterfaceRef, PtrClass, Scalar, StringTy, Ty, TypeId, TypeKind};
+use crate::ir::{InterfaceRef, PtrClass, Scalar, StringTy, Ty, TypeId, TypeKind};
 
-use super::emit::{Emit, Scope};
-use super::random::{Item, span};
+use super::emit::{ArrayTy, Emit, PointerTy, Scope};
+use super::encode::ArrayNumbers;
+use super::random::{Behind, Item, Span, span};
 use super::record::int32;
 use super::template::{Code, c};
 
 impl Emit<'_> {
     pub(super) fn draw_item(&mut self, x: &Item<'_>, sc: &Scope<'_>) -> Code {
         match (x.range, self.model.resolve(x.ty)) {
-            (Some((low, high)), Ty::Scalar(s)) if !matches!(s, Scalar::F32 | Scalar::F64) => {
-                let (low, count) = span(low, high);
+            (Some(range), Ty::Scalar(s)) if !matches!(s, Scalar::F32 | Scalar::F64) => {
+                let Span { low, count } = span(range);
                 c!(
                     "$lv = ($name)sj_random_ranged(sj_r, $low, $count);",
                     lv = x.lv,
@@ -21,7 +22,9 @@ impl Emit<'_> {
                     count,
                 )
             }
-            (_, Ty::Array(a)) if x.in_buffer => self.draw_array((a, x.ty), &x.lv, true, sc),
+            (_, Ty::Array(array)) if x.in_buffer => {
+                self.draw_array(ArrayTy { array, ty: x.ty }, &x.lv, true, sc)
+            }
             (_, Ty::String(s)) if x.in_buffer => self.draw_string(s, &x.lv, true, sc),
             _ => self.draw(x.ty, &x.lv, sc),
         }
@@ -61,9 +64,11 @@ impl Emit<'_> {
             Ty::Fixed(element, n) => {
                 self.each(*n, |x, i| x.draw(element, &format!("{lv}[{i}]"), sc))
             }
-            Ty::Array(a) => self.draw_array((a, ty), lv, false, sc),
+            Ty::Array(array) => self.draw_array(ArrayTy { array, ty }, lv, false, sc),
             Ty::String(s) => self.draw_string(s, lv, false, sc),
-            Ty::Pointer(class, t) => self.draw_pointer((*class, ty, t), lv, sc),
+            Ty::Pointer(class, target) => {
+                self.draw_pointer(PointerTy { class: *class, ty, target }, lv, sc)
+            }
             Ty::Descriptor => c!("$lv = sj_random_fd(sj_r);", lv),
             Ty::Interface(reference) => self.draw_interface(reference, lv),
         }
@@ -119,12 +124,12 @@ impl Emit<'_> {
 
     fn draw_array(
         &mut self,
-        (a, ty): (&Array, &Ty),
+        ArrayTy { array: a, ty }: ArrayTy<'_>,
         lv: &str,
         in_buffer: bool,
         sc: &Scope<'_>,
     ) -> Code {
-        let (whole, first, count) = self.array_numbers(a, sc);
+        let ArrayNumbers { whole, first, count } = self.array_numbers(a, sc);
         let k = self.fresh();
         let memory = c!(
             "$lv = ($cast)sj_random_memory(sj_r, (size_t)$whole, sizeof($element));",
@@ -174,19 +179,19 @@ impl Emit<'_> {
 
     fn draw_pointer(
         &mut self,
-        (class, ty, t): (PtrClass, &Ty, &Ty),
+        PointerTy { class, ty, target: t }: PointerTy<'_>,
         lv: &str,
         sc: &Scope<'_>,
     ) -> Code {
         let present = match (class, self.model.strip(t)) {
-            (_, Ty::Array(a)) => self.draw_array((a, ty), lv, false, sc),
+            (_, Ty::Array(array)) => self.draw_array(ArrayTy { array, ty }, lv, false, sc),
             (_, Ty::String(s)) => self.draw_string(s, lv, false, sc),
             (PtrClass::Ref, _) => {
-                let (memory, target) = self.behind(t, lv);
+                let Behind { memory, target } = self.behind(t, lv);
                 return memory + &self.draw(t, &target, sc);
             }
             (PtrClass::Unique, _) => {
-                let (memory, target) = self.behind(t, lv);
+                let Behind { memory, target } = self.behind(t, lv);
                 c!(
                     "
                     $memory
@@ -237,7 +242,7 @@ impl Emit<'_> {
             ),
             None => (Code::new(), "if", Code::new()),
         };
-        let (memory, target) = self.behind(t, lv);
+        let Behind { memory, target } = self.behind(t, lv);
         c!(
             "
             $lv = NULL;

@@ -4,7 +4,7 @@
 //! the bytes in place, `sj_at` their offset in the body. Siblings are always reached through
 //! `sj_v->`, so no name of the IDL can clash.
 
-use crate::ir::{Scalar, Ty, TypeKind};
+use crate::ir::{Array, IntRange, PtrClass, Scalar, Ty, TypeKind};
 
 use super::expr::Sibling;
 use super::model::Model;
@@ -24,8 +24,31 @@ pub(super) struct Scope<'a> {
     pub(super) planned: bool,
     /// Memory of the decoded value is to be the receiver's own, to be written to.
     pub(super) copy: bool,
-    /// C expressions of a context handle's number: that it came with, where to store it.
-    pub(super) context: Option<(String, String)>,
+    pub(super) context: Option<ContextNumber>,
+}
+
+/// C expressions of a context handle's number.
+#[derive(Clone)]
+pub(super) struct ContextNumber {
+    /// The number that the handle came with.
+    pub(super) given: String,
+    /// Where the number is kept.
+    pub(super) kept: String,
+}
+
+/// A type that is an array: [`Ty::Array`], or a pointer to one.
+#[derive(Clone, Copy)]
+pub(super) struct ArrayTy<'t> {
+    pub(super) array: &'t Array,
+    pub(super) ty: &'t Ty,
+}
+
+/// A type that is a pointer: [`Ty::Pointer`].
+#[derive(Clone, Copy)]
+pub(super) struct PointerTy<'t> {
+    pub(super) class: PtrClass,
+    pub(super) ty: &'t Ty,
+    pub(super) target: &'t Ty,
 }
 
 impl<'a> Scope<'a> {
@@ -161,9 +184,9 @@ impl<'a> Emit<'a> {
     }
 
     /// Requires that an integer is in its range.
-    pub(super) fn check_range(&self, ty: &Ty, lv: &str, range: Option<(i128, i128)>) -> Code {
-        let Some((low, high)) = range else { return Code::new() };
-        range_conditions(self.model, ty, lv, low, high).iter().map(require).collect()
+    pub(super) fn check_range(&self, ty: &Ty, lv: &str, range: Option<IntRange>) -> Code {
+        let Some(range) = range else { return Code::new() };
+        range_conditions(self.model, ty, lv, range).iter().map(require).collect()
     }
 
     /// Copies the plain value `lv` to `sj_p + o`, padding zero.
@@ -216,13 +239,12 @@ pub(super) const fn copy(size: u64) -> &'static str {
     if size > 32 { "sj_move" } else { "memcpy" }
 }
 
-/// What must hold for `lv` to be within `low..=high`, without what its type guarantees.
+/// What must hold for `lv` to be within `range`, without what its type guarantees.
 pub(super) fn range_conditions(
     model: Model<'_>,
     ty: &Ty,
     lv: &str,
-    low: i128,
-    high: i128,
+    range: IntRange,
 ) -> Vec<String> {
     let (least, greatest) = match model.strip(ty) {
         Ty::Scalar(Scalar::Bool) => (0, 1),
@@ -243,11 +265,11 @@ pub(super) fn range_conditions(
         _ => (format!("(int64_t){lv}"), int64),
     };
     let mut all = Vec::new();
-    if low > least {
-        all.push(format!("{value} >= {}", literal(low)));
+    if range.low > least {
+        all.push(format!("{value} >= {}", literal(range.low)));
     }
-    if high < greatest {
-        all.push(format!("{value} <= {}", literal(high)));
+    if range.high < greatest {
+        all.push(format!("{value} <= {}", literal(range.high)));
     }
     all
 }

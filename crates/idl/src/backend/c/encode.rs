@@ -10,6 +10,30 @@ use super::emit::{Emit, Scope};
 use super::template::{Code, c};
 use super::text::require;
 
+/// C expressions of an array's numbers.
+pub(super) struct ArrayNumbers {
+    /// The size of the whole array.
+    pub(super) whole: String,
+    /// The first transmitted element.
+    pub(super) first: String,
+    /// The number of transmitted elements.
+    pub(super) count: String,
+}
+
+/// A call that writes the header of an array whose number of elements and form are known.
+#[derive(Clone, Copy)]
+pub(super) struct HeaderCall<'t> {
+    pub(super) function: &'t str,
+    /// C expression of the number of elements.
+    pub(super) n: &'t str,
+    /// C expression of the form.
+    pub(super) form: &'t str,
+}
+
+impl HeaderCall<'static> {
+    const FLAT: Self = Self { function: "sj_put_flat", n: "sj_n", form: "sj_f" };
+}
+
 impl Emit<'_> {
     /// Writes the value `lv` in place, `o` bytes into the block.
     pub(super) fn put(&mut self, ty: &Ty, lv: &str, o: &str, sc: &Scope<'_>) -> Code {
@@ -97,7 +121,7 @@ impl Emit<'_> {
                 c!("memcpy(sj_p + $o, &$lv, $size);", o, lv, size)
             }
             Some(TypeKind::ContextHandle) => {
-                let number = sc.context.as_ref().map_or("0", |c| c.0.as_str());
+                let number = sc.context.as_ref().map_or("0", |number| number.given.as_str());
                 require(format!("sj_put_context(sj_e, sj_p + {o}, {lv}, \"{name}\", {number})"))
             }
             None => Code::new(),
@@ -125,8 +149,7 @@ impl Emit<'_> {
         }
     }
 
-    /// C expressions of whole size, first and number of transmitted elements.
-    pub(super) fn array_numbers(&self, a: &Array, sc: &Scope<'_>) -> (String, String, String) {
+    pub(super) fn array_numbers(&self, a: &Array, sc: &Scope<'_>) -> ArrayNumbers {
         let whole = self.model.expr(&a.size, &sc.siblings);
         let first = self.model.expr(&a.first, &sc.siblings);
         let count = match &a.length {
@@ -134,7 +157,7 @@ impl Emit<'_> {
             None if crate::layout::is_varying(a) => format!("sj_x_sub({whole}, {first})"),
             None => whole.clone(),
         };
-        (whole, first, count)
+        ArrayNumbers { whole, first, count }
     }
 
     /// Condition that the array can be sent, which sets `n` and `form`.
@@ -146,7 +169,7 @@ impl Emit<'_> {
         sc: &Scope<'_>,
         outs: &str,
     ) -> String {
-        let (whole, first, count) = self.array_numbers(a, sc);
+        let ArrayNumbers { whole, first, count } = self.array_numbers(a, sc);
         let size = self.model.size(&a.element);
         let limit = self.limit(&a.element, sc);
         if crate::layout::is_varying(a) {
@@ -183,7 +206,7 @@ impl Emit<'_> {
             }
             ",
             plan = self.plan_array(a, lv, nullable, sc, "&sj_n, &sj_f"),
-            header = self.array_header(a, lv, ("sj_put_flat", "sj_n", "sj_f"), o, sc),
+            header = self.array_header(a, lv, HeaderCall::FLAT, o, sc),
         )
     }
 
@@ -192,12 +215,13 @@ impl Emit<'_> {
         &self,
         a: &Array,
         lv: &str,
-        (function, n, form): (&str, &str, &str),
+        call: HeaderCall<'_>,
         o: &str,
         sc: &Scope<'_>,
     ) -> Code {
         let size = self.model.size(&a.element);
-        let (whole, first, _) = self.array_numbers(a, sc);
+        let HeaderCall { function, n, form } = call;
+        let ArrayNumbers { whole, first, .. } = self.array_numbers(a, sc);
         if !crate::layout::is_varying(a) {
             return c!(
                 "$function(sj_e, sj_p + $o, $lv, $n, $form, (size_t)$n * $size);",

@@ -99,19 +99,13 @@ impl Emit<'_> {
                 size,
                 base,
             ),
-            None => self.each_element(element, &base, (n, k), &sc),
+            None => self.each_element(element, &base, n, k, &sc),
         };
         begin + &each + &end(&sc)
     }
 
     /// Elements by number: in place all of them, then what is behind each.
-    fn each_element(
-        &mut self,
-        element: &Ty,
-        base: &str,
-        (n, k): (&str, u32),
-        sc: &Scope<'_>,
-    ) -> Code {
+    fn each_element(&mut self, element: &Ty, base: &str, n: &str, k: u32, sc: &Scope<'_>) -> Code {
         let (size, lv) = (self.model.size(element), format!("{base}[sj_i{k}]"));
         let place = c!(
             "

@@ -153,7 +153,7 @@ impl Emit<'_> {
             ",
             k,
             o = part.offset,
-            count = self.array_numbers(a, &sc).2,
+            count = self.array_numbers(a, &sc).count,
             size = self.model.size(&a.element),
             check = self.check_array(&a.element, k),
             lv = part.lv,

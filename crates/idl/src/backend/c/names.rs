@@ -7,7 +7,7 @@
 
 use std::collections::HashSet;
 
-use crate::ir::{Field, Interface, InterfaceId, Module, Operation, Ty, TypeKind};
+use crate::ir::{Encapsulation, Field, Interface, InterfaceId, Module, Operation, Ty, TypeKind};
 
 use super::model::Model;
 use super::reserved::{is_keyword, is_library, is_never_free, is_ours, is_type, is_word};
@@ -160,7 +160,7 @@ fn members(module: &mut Module, index: usize) {
             let fields = u.arms.iter_mut().filter_map(|arm| arm.field.as_mut());
             let mut names: Vec<_> = fields.map(|f| &mut f.name).collect();
             Scope::default().settle(&mut names, &is_reserved);
-            if let Some((tag, member)) = &mut u.encapsulated {
+            if let Some(Encapsulation { tag, member }) = &mut u.encapsulated {
                 Scope::default().settle(&mut [tag, member], &is_reserved);
             }
         }

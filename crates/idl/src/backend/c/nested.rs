@@ -5,13 +5,19 @@
 //! Bytes and checks are those of `record`'s functions; what differs is how often memory is looked
 //! at. Read `record` first.
 
-use crate::ir::{PtrClass, Struct, Ty, TypeId, TypeKind};
+use crate::ir::{PtrClass, StringTy, Struct, Ty, TypeId, TypeKind};
 use crate::layout;
 
 use super::emit::{Emit, Scope};
 use super::record::{Member, decoder, encoder, members, scope};
 use super::template::{Code, c};
 use super::text::{require, require_zeroes, zero_padding};
+
+/// A string of bytes.
+struct Narrow<'t> {
+    string: &'t StringTy,
+    nullable: bool,
+}
 
 impl Emit<'_> {
     /// The structure's number if every value of it is plain but for strings, one at least: header
@@ -27,14 +33,14 @@ impl Emit<'_> {
         fits.then_some(*id)
     }
 
-    /// Returns the string of bytes that a type is, and true if the string may be null.
-    fn narrow<'t>(&'t self, ty: &'t Ty) -> Option<(bool, &'t crate::ir::StringTy)> {
+    /// Returns the string of bytes that a type is.
+    fn narrow<'t>(&'t self, ty: &'t Ty) -> Option<Narrow<'t>> {
         let (nullable, ty) = match self.model.resolve(ty) {
             Ty::Pointer(class, t) => (*class != PtrClass::Ref, self.model.resolve(t)),
             other => (false, other),
         };
         match ty {
-            Ty::String(s) if !s.wide => Some((nullable, s)),
+            Ty::String(string) if !string.wide => Some(Narrow { string, nullable }),
             _ => None,
         }
     }
@@ -79,15 +85,15 @@ impl Emit<'_> {
     }
 
     fn put_whole_string(&self, m: &Member<'_>, sc: &Scope<'_>) -> Code {
-        let Some((nullable, s)) = self.narrow(m.ty) else { return Code::new() };
-        let bound =
-            s.bound.as_ref().map_or("INT64_MAX".to_owned(), |b| self.model.expr(b, &sc.siblings));
+        let Some(Narrow { string, nullable }) = self.narrow(m.ty) else { return Code::new() };
+        let bound = string.bound.as_ref();
+        let bound = bound.map_or("INT64_MAX".to_owned(), |b| self.model.expr(b, &sc.siblings));
         let (lv, o) = (&m.lv, m.offset);
         require(format!("sj_put_string_whole(sj_e, sj_at + {o}, {lv}, {nullable}, {bound})"))
     }
 
     fn get_whole_string(&self, m: &Member<'_>) -> Code {
-        let Some((nullable, _)) = self.narrow(m.ty) else { return Code::new() };
+        let Some(Narrow { nullable, .. }) = self.narrow(m.ty) else { return Code::new() };
         c!(
             "
             {

@@ -5,13 +5,13 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use crate::ir::{
-    Allocate, Dir, Interface, InterfaceId, Operation, Param, PtrClass, Threshold, Ty, TypeId,
-    TypeKind,
+    Allocate, Dir, IntRange, Interface, InterfaceId, Operation, Param, PtrClass, Threshold, Ty,
+    TypeId, TypeKind,
 };
 use crate::layout::{self, BlockLayout};
 
 use super::ctype::result_name;
-use super::emit::Scope;
+use super::emit::{ContextNumber, Scope};
 use super::expr::Sibling;
 use super::model::{Model, Passing, visit_exprs, visit_vars};
 use super::template::{Code, c};
@@ -37,7 +37,7 @@ pub(super) struct Part<'a> {
     pub(super) param: Option<&'a Param>,
     pub(super) name: String,
     pub(super) ty: &'a Ty,
-    pub(super) range: Option<(i128, i128)>,
+    pub(super) range: Option<IntRange>,
     pub(super) passing: Passing,
     pub(super) offset: u64,
     pub(super) lv: String,
@@ -76,8 +76,14 @@ pub(super) fn operations<'a>(model: Model<'a>, interface: &'a Interface) -> Vec<
 pub(super) struct Table {
     operations: Vec<String>,
     members: Vec<String>,
-    /// Context handle types, and what is called when a client is gone that held one.
-    pub(super) rundowns: Vec<(TypeId, String)>,
+    pub(super) rundowns: Vec<Rundown>,
+}
+
+/// What is called when a client is gone that held a context handle.
+pub(super) struct Rundown {
+    /// The handle's type.
+    pub(super) id: TypeId,
+    pub(super) member: String,
 }
 
 impl Table {
@@ -88,7 +94,9 @@ impl Table {
         let names: Vec<String> = contexts.iter().map(|id| model.type_name(*id)).collect();
         let mut members = super::names::table(model.m, &operations, &names);
         let rundowns = members.split_off(operations.len());
-        Self { operations, members, rundowns: contexts.into_iter().zip(rundowns).collect() }
+        let rundowns = contexts.into_iter().zip(rundowns);
+        let rundowns = rundowns.map(|(id, member)| Rundown { id, member }).collect();
+        Self { operations, members, rundowns }
     }
 
     /// The member that implements an operation.
@@ -167,8 +175,8 @@ impl<'a> Op<'a> {
         }
         if p.is_in() && p.is_out() && self.is_context(part.ty) {
             let id = format!("sj_v->sj_id_{}", part.name);
-            let number = if way == Direction::Request { "0".to_owned() } else { id.clone() };
-            sc.context = Some((number, id));
+            let given = if way == Direction::Request { "0".to_owned() } else { id.clone() };
+            sc.context = Some(ContextNumber { given, kept: id });
         }
         sc
     }

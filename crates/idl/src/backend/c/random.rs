@@ -1,8 +1,9 @@
 //! Emission of functions that draw random values: `docs/reference/idl-random.md` in C.
 
-use crate::ir::{Arm, Expr, Scalar, Ty, TypeId, TypeKind, Union};
+use crate::ir::{Arm, Encapsulation, Expr, IntRange, Scalar, Ty, TypeId, TypeKind, Union};
 
 use super::emit::{Emit, Scope};
+use super::encode::ArrayNumbers;
 use super::expr::Sibling;
 use super::model::{visit_exprs, visit_vars};
 use super::template::{Code, c};
@@ -15,7 +16,7 @@ pub(super) struct Item<'a> {
     pub(super) index: Option<u32>,
     pub(super) lv: String,
     pub(super) ty: &'a Ty,
-    pub(super) range: Option<(i128, i128)>,
+    pub(super) range: Option<IntRange>,
     /// Elements go to the memory there is.
     pub(super) in_buffer: bool,
     /// Null, not drawn.
@@ -29,10 +30,24 @@ pub(super) struct List<'a> {
     pub(super) known: Vec<u32>,
 }
 
-/// Low bound and number of values of an integer as C constants of 64 bits; a count of 2^64 is 0.
-pub(super) fn span(low: i128, high: i128) -> (String, String) {
-    let count = (high - low + 1) as u64;
-    (format!("(uint64_t){}", int64(low)), format!("UINT64_C({count})"))
+/// What a pointer points to.
+pub(super) struct Behind {
+    /// Gives the pointer memory to point to.
+    pub(super) memory: Code,
+    /// C expression of the target.
+    pub(super) target: String,
+}
+
+/// The values of an integer as C constants of 64 bits.
+pub(super) struct Span {
+    pub(super) low: String,
+    /// The number of values; 2^64 is 0.
+    pub(super) count: String,
+}
+
+pub(super) fn span(range: IntRange) -> Span {
+    let count = (range.high - range.low + 1) as u64;
+    Span { low: format!("(uint64_t){}", int64(range.low)), count: format!("UINT64_C({count})") }
 }
 
 impl<'a> List<'a> {
@@ -182,8 +197,8 @@ impl<'a> Emit<'a> {
             Ty::Array(a) => {
                 let length_known = a.length.as_ref().is_none_or(is_known);
                 if is_known(&a.size) && is_known(&a.first) && length_known {
-                    let (size, first, count) = self.array_numbers(a, sc);
-                    all.push(format!("sj_random_is_possible({size}, {first}, {count})"));
+                    let ArrayNumbers { whole, first, count } = self.array_numbers(a, sc);
+                    all.push(format!("sj_random_is_possible({whole}, {first}, {count})"));
                 }
                 self.possible_in(&a.element, known, sc, all);
             }
@@ -191,41 +206,39 @@ impl<'a> Emit<'a> {
         }
     }
 
-    /// Memory behind a pointer, and its target.
-    pub(super) fn behind(&self, t: &Ty, lv: &str) -> (Code, String) {
+    pub(super) fn behind(&self, t: &Ty, lv: &str) -> Behind {
         let memory = c!(
             "$lv = ($cast)sj_random_memory(sj_r, 1, sizeof($name));",
             lv,
             cast = self.model.pointer(t),
             name = self.model.name(t),
         );
-        (memory, self.model.target(t, lv))
+        Behind { memory, target: self.model.target(t, lv) }
     }
 
-    fn draw_counter(&self, ty: &Ty, lv: &str, range: Option<(i128, i128)>) -> Code {
+    fn draw_counter(&self, ty: &Ty, lv: &str, range: Option<IntRange>) -> Code {
         if let Ty::Pointer(_, t) = self.model.strip(ty) {
-            let (memory, target) = self.behind(t, lv);
+            let Behind { memory, target } = self.behind(t, lv);
             return memory + &self.draw_counter(t, &target, range);
         }
-        let (low, high) = range.unwrap_or((0, 8));
-        let (low, count) = span(low, high);
+        let Span { low, count } = span(range.unwrap_or(IntRange::new(0, 8)));
         let name = self.model.name(ty);
         c!("$lv = ($name)sj_random_counter(sj_r, $low, $count);", lv, name, low, count)
     }
 
     /// A counter's lowest value, where no draw gave possible sizes.
-    fn lowest(&self, ty: &Ty, lv: &str, range: Option<(i128, i128)>) -> Code {
+    fn lowest(&self, ty: &Ty, lv: &str, range: Option<IntRange>) -> Code {
         if let Ty::Pointer(_, t) = self.model.strip(ty) {
             let target = self.model.target(t, lv);
             return self.lowest(t, &target, range);
         }
-        let (name, low) = (self.model.name(ty), int64(range.map_or(0, |r| r.0)));
+        let (name, low) = (self.model.name(ty), int64(range.map_or(0, |range| range.low)));
         c!("$lv = ($name)$low;", lv, name, low)
     }
 
     fn draw_tag(&self, ty: &Ty, lv: &str, id: TypeId) -> Code {
         if let Ty::Pointer(_, t) = self.model.strip(ty) {
-            let (memory, target) = self.behind(t, lv);
+            let Behind { memory, target } = self.behind(t, lv);
             return memory + &self.draw_tag(t, &target, id);
         }
         let Some(TypeKind::Union(u)) = self.model.def(id).map(|d| &d.kind) else {
@@ -356,7 +369,7 @@ impl<'a> Emit<'a> {
     fn draw_union(&mut self, id: TypeId, u: &Union) -> Code {
         let (draw_tag, prefix) = match &u.encapsulated {
             None => (Code::new(), "sj_v->".to_owned()),
-            Some((tag, member)) => {
+            Some(Encapsulation { tag, member }) => {
                 let tag = format!("sj_v->{tag}");
                 let draw = self.draw_tag(&u.switch, &tag, id);
                 let value = self.model.expr(

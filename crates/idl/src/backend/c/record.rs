@@ -1,20 +1,20 @@
 //! Emission of the functions of named types: enumerations, plain structures, other structures. Not
 //! here: what unions have (`unions`).
 
-use crate::ir::{Enum, Struct, Ty, TypeId, TypeKind};
+use crate::ir::{Enum, IntRange, Struct, Ty, TypeId, TypeKind};
 use crate::layout;
 
 use super::emit::{Emit, Scope};
 use super::expr::Sibling;
 use super::model::Model;
 use super::template::{Code, c};
-use super::text::{require_zeroes, zero_padding};
+use super::text::{is_zero, require_zeroes, zero_padding};
 
 /// A field: where it is in memory and on the wire.
 pub(super) struct Member<'a> {
     pub(super) lv: String,
     pub(super) ty: &'a Ty,
-    pub(super) range: Option<(i128, i128)>,
+    pub(super) range: Option<IntRange>,
     pub(super) offset: u64,
 }
 
@@ -222,8 +222,7 @@ impl Emit<'_> {
                 );
             }
         }
-        let padding: Vec<String> =
-            l.padding.iter().map(|(o, n)| format!("sj_is_zero(sj_p + {o}, {n})")).collect();
+        let padding: Vec<String> = l.padding.iter().map(is_zero).collect();
         let done = if padding.is_empty() {
             c!("
                 (void)sj_wire;

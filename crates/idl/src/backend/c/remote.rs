@@ -6,13 +6,22 @@ use crate::ir::Sync;
 use super::op::{Direction, Op};
 use super::template::{Code, c};
 
-/// A way to wait as the numbers of `sj_wait`: which, and microseconds of spinning.
-pub(super) fn wait(sync: Sync) -> (u32, u32) {
-    match sync {
-        Sync::Adaptive => (0, 0),
-        Sync::Spin(None) => (1, 0),
-        Sync::Spin(Some(us)) => (1, u32::try_from(us).unwrap_or(u32::MAX)),
-        Sync::Park => (2, 0),
+/// A way to wait as the numbers of `sj_wait`.
+pub(super) struct Wait {
+    pub(super) way: u32,
+    /// Microseconds of spinning.
+    pub(super) spin_us: u32,
+}
+
+impl Wait {
+    pub(super) fn of(sync: Sync) -> Self {
+        let (way, spin_us) = match sync {
+            Sync::Adaptive => (0, 0),
+            Sync::Spin(None) => (1, 0),
+            Sync::Spin(Some(us)) => (1, u32::try_from(us).unwrap_or(u32::MAX)),
+            Sync::Park => (2, 0),
+        };
+        Self { way, spin_us }
     }
 }
 
@@ -131,9 +140,9 @@ fn call(op: &Op<'_>) -> String {
     let call = if op.op.oneway { "sj_stub_send" } else { "sj_stub_call" };
     let timeout = op.op.acf.timeout_ms.unwrap_or(0).saturating_mul(1_000_000);
     let timeout = timeout.min(i64::MAX as u64);
-    match op.op.acf.sync.map(wait) {
-        Some((how, us)) => {
-            format!("{call}_waiting(sj_s, &sj_o, INT64_C({timeout}), {how}u, {us}u)")
+    match op.op.acf.sync.map(Wait::of) {
+        Some(Wait { way, spin_us }) => {
+            format!("{call}_waiting(sj_s, &sj_o, INT64_C({timeout}), {way}u, {spin_us}u)")
         }
         None => format!("{call}(sj_s, &sj_o, INT64_C({timeout}))"),
     }

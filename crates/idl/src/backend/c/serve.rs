@@ -11,7 +11,7 @@ use super::template::{Code, c};
 const STACK_MAX: u64 = 256;
 
 /// Storage of what goes out, and the request taken apart.
-pub(super) fn serve(op: &Op<'_>, (storage, suffix): (&str, &str), kind: &Code) -> Code {
+pub(super) fn serve(op: &Op<'_>, storage: &str, suffix: &str, kind: &Code) -> Code {
     let violation = match op.op.acf.on_violation.or(op.interface.acf.on_violation) {
         Some(OnViolation::Fault) => "SJ_FAULT_BAD_MESSAGE",
         _ => "SJ_OUTCOME_VIOLATION",

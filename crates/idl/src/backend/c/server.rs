@@ -1,12 +1,13 @@
 //! The server's side: table of implementations, dispatch, replies at once or later.
 
-use crate::ir::{Interface, InterfaceId};
+use crate::ir::{Interface, InterfaceId, Uuid, Version};
 
+use super::buffer::Room;
 use super::client::argument_names;
 use super::ctype::{params, result_name};
 use super::emit::Emit;
 use super::model::{Model, Passing};
-use super::op::{Direction, Op, Table, operations};
+use super::op::{Direction, Op, Rundown, Table, operations};
 use super::serve::{kind, serve, serve_short};
 use super::template::{Code, c};
 use super::text::{doc, path};
@@ -46,7 +47,7 @@ pub(super) fn declarations(model: Model<'_>, interface: &Interface) -> Code {
             }
         }
     }
-    for (id, rundown) in &table.rundowns {
+    for Rundown { id, member: rundown } in &table.rundowns {
         members += &c!(
             "
             /* A client is gone that held this $context; may be NULL. */
@@ -101,23 +102,30 @@ fn reply_signature(op: &Op<'_>) -> String {
     format!("sj_status {}_reply({})", op.name(), all.join(", "))
 }
 
-/// The names under which an interface answers, and its size.
-pub(super) fn ids(model: Model<'_>, interface: &Interface) -> Vec<(crate::ir::Uuid, u16, u16)> {
-    let mut all = vec![(interface.uuid, interface.version.major, interface.version.minor)];
+/// A name under which an interface answers.
+pub(super) struct Identifier {
+    uuid: Uuid,
+    version: Version,
+}
+
+/// The names under which an interface answers: its own, and those of its bases.
+pub(super) fn ids(model: Model<'_>, interface: &Interface) -> Vec<Identifier> {
+    let mut all = vec![Identifier { uuid: interface.uuid, version: interface.version }];
     let mut base = interface.base;
     while let Some(InterfaceId(i)) = base {
         let Some(b) = model.m.interfaces.get(i as usize) else { break };
         if all.len() > model.m.interfaces.len() {
             break;
         }
-        all.push((b.uuid, b.version.major, b.version.minor));
+        all.push(Identifier { uuid: b.uuid, version: b.version });
         base = b.base;
     }
     all
 }
 
-pub(super) fn id_initialiser((uuid, major, minor): &(crate::ir::Uuid, u16, u16)) -> String {
-    let bytes: Vec<String> = uuid.iter().map(|b| format!("0x{b:02x}")).collect();
+pub(super) fn id_initialiser(id: &Identifier) -> String {
+    let Version { major, minor } = id.version;
+    let bytes: Vec<String> = id.uuid.iter().map(|b| format!("0x{b:02x}")).collect();
     format!("{{{{{}}}, {major}, {minor}}}", bytes.join(", "))
 }
 
@@ -132,10 +140,10 @@ pub(super) fn inline_definitions(emit: &Emit<'_>, interface: &Interface) -> Code
         }
         out += &run(emit, op, &table);
         if op.has_short_way() {
-            out += &serve(op, ("static SJ_OUT_OF_LINE", "_any"), &Code::new());
+            out += &serve(op, "static SJ_OUT_OF_LINE", "_any", &Code::new());
             out += &serve_short(op);
         } else {
-            out += &serve(op, ("SJ_INLINE", ""), &kind(op));
+            out += &serve(op, "SJ_INLINE", "", &kind(op));
         }
     }
     out
@@ -146,7 +154,7 @@ fn rundown(model: Model<'_>, interface: &Interface, table: &Table) -> Code {
         return Code::new();
     }
     let mut calls = Code::new();
-    for (id, rundown) in &table.rundowns {
+    for Rundown { id, member: rundown } in &table.rundowns {
         calls += &c!(
             "
             if (strcmp(kind, \"$context\") == 0 && sj_i->$rundown)
@@ -267,7 +275,7 @@ fn run(emit: &Emit<'_>, op: &Op<'_>, table: &Table) -> Code {
         rooms = emit.server_rooms(op);
         args.extend(argument_names(op).iter().map(|a| format!("sj_v->{a}")));
     }
-    for (name, room) in &rooms {
+    for Room { name, value: room } in &rooms {
         buffers += &c!("const int64_t $name = $room;", name, room);
     }
     let has_descriptors = op.parts(Direction::Reply).iter().any(|p| op.model.has_descriptor(p.ty));
@@ -311,7 +319,7 @@ fn run(emit: &Emit<'_>, op: &Op<'_>, table: &Table) -> Code {
 }
 
 /// The call of the implementation, and what follows it.
-fn run_call(op: &Op<'_>, call: &str, rooms: &[(String, String)]) -> Code {
+fn run_call(op: &Op<'_>, call: &str, rooms: &[Room]) -> Code {
     if op.op.oneway {
         return c!(
             "
@@ -332,7 +340,7 @@ fn run_call(op: &Op<'_>, call: &str, rooms: &[(String, String)]) -> Code {
         );
     }
     let mut fits = Code::new();
-    for (name, room) in rooms {
+    for Room { name, value: room } in rooms {
         fits += &c!(
             "
             if (SJ_UNLIKELY($room > $name))

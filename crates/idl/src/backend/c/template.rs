@@ -19,7 +19,10 @@ macro_rules! c {
         const { $crate::backend::c::template::check($template, &[$(stringify!($hole)),*]) };
         $crate::backend::c::template::fill(
             $template,
-            &[$((stringify!($hole), c!(@value $hole $($value)?) as &dyn std::fmt::Display)),*],
+            &[$($crate::backend::c::template::Value {
+                hole: stringify!($hole),
+                value: c!(@value $hole $($value)?),
+            }),*],
         )
     }};
 }
@@ -90,11 +93,18 @@ const fn is_word(text: &[u8], start: usize, end: usize, word: &[u8]) -> bool {
     true
 }
 
+/// What is put into a hole.
+pub(super) struct Value<'v> {
+    /// The hole's name.
+    pub(super) hole: &'static str,
+    pub(super) value: &'v dyn Display,
+}
+
 /// The template with values in its holes. [`check`] has seen that each has one.
-pub(super) fn fill(template: &str, values: &[(&str, &dyn Display)]) -> Code {
+pub(super) fn fill(template: &str, values: &[Value<'_>]) -> Code {
     let value = |name: &str| {
-        let found = values.iter().find(|(known, _)| *known == name);
-        found.map(|(_, value)| value.to_string()).unwrap_or_default()
+        let found = values.iter().find(|value| value.hole == name);
+        found.map(|value| value.value.to_string()).unwrap_or_default()
     };
     let mut out = String::new();
     let lines = lines(template);

@@ -4,6 +4,7 @@
 
 use crate::ir::{Dir, Interface, Ty};
 
+use super::buffer::BufferType;
 use super::client::argument_names;
 use super::emit::Emit;
 use super::model::{Model, Passing};
@@ -108,7 +109,7 @@ fn prepare(emit: &Emit<'_>, op: &Op<'_>) -> Code {
         if part.passing != Passing::Buffer || part.param.is_none_or(|p| p.is_in()) {
             return storage(emit.model, part);
         }
-        let (element, cast) = emit.buffer_type(part);
+        let BufferType { element, pointer: cast } = emit.buffer_type(part);
         c!(
             "sj_v->$f = ($cast)sj_random_memory(sj_r, (size_t)$room, sizeof($element));",
             f = part.name,

@@ -1,6 +1,6 @@
 //! Small parts of the C back end. Whole files are compiled and run by `tests/c_backend.rs`.
 
-use crate::ir::{Array, Expr, Module, PtrClass, Scalar, StringTy, Ty};
+use crate::ir::{Array, Expr, IntRange, Module, PtrClass, Scalar, StringTy, Ty};
 
 use super::emit::range_conditions;
 use super::model::Model;
@@ -53,7 +53,10 @@ fn ranges_say_nothing_that_the_type_says_already() {
     let module = Module::default();
     let model = Model { m: &module };
     let byte = Ty::Scalar(Scalar::U8);
-    assert!(range_conditions(model, &byte, "x", -7, 300).is_empty());
-    assert_eq!(range_conditions(model, &byte, "x", 1, 300), ["(int64_t)x >= INT64_C(1)"]);
-    assert_eq!(range_conditions(model, &long(), "x", -1, 9).len(), 2);
+    assert!(range_conditions(model, &byte, "x", IntRange::new(-7, 300)).is_empty());
+    assert_eq!(
+        range_conditions(model, &byte, "x", IntRange::new(1, 300)),
+        ["(int64_t)x >= INT64_C(1)"]
+    );
+    assert_eq!(range_conditions(model, &long(), "x", IntRange::new(-1, 9)).len(), 2);
 }

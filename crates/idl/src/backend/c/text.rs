@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::template::{Code, c};
+use crate::layout::Padding;
 
 /// `if (!condition) return false;`
 pub(super) fn require(condition: impl std::fmt::Display) -> Code {
@@ -16,13 +17,19 @@ pub(super) fn require(condition: impl std::fmt::Display) -> Code {
 }
 
 /// Requires that the bytes between fields are zero.
-pub(super) fn require_zeroes(padding: &[(u64, u64)]) -> Code {
-    padding.iter().map(|(o, n)| require(format!("sj_is_zero(sj_p + {o}, {n})"))).collect()
+pub(super) fn require_zeroes(padding: &[Padding]) -> Code {
+    padding.iter().map(|gap| require(is_zero(gap))).collect()
+}
+
+/// The condition that the bytes of a gap are zero.
+pub(super) fn is_zero(gap: &Padding) -> String {
+    format!("sj_is_zero(sj_p + {}, {})", gap.offset, gap.len)
 }
 
 /// Writes zeroes between fields.
-pub(super) fn zero_padding(padding: &[(u64, u64)]) -> Code {
-    padding.iter().map(|(o, n)| c!("memset(sj_p + $o, 0, $n);", o, n)).collect()
+pub(super) fn zero_padding(padding: &[Padding]) -> Code {
+    let one = |gap: &Padding| c!("memset(sj_p + $o, 0, $n);", o = gap.offset, n = gap.len);
+    padding.iter().map(one).collect()
 }
 
 /// Documentation as a comment in front of what it documents.

@@ -2,7 +2,8 @@
 //! assertions.
 
 use crate::ir::{
-    Const, ConstType, ConstValue, Enum, Field, Scalar, Struct, Ty, TypeDef, TypeId, TypeKind, Union,
+    Const, ConstType, ConstValue, Encapsulation, Enum, Field, Scalar, Struct, Ty, TypeDef, TypeId,
+    TypeKind, Union,
 };
 use crate::layout;
 
@@ -192,7 +193,7 @@ fn member(model: Model<'_>, ty: &Ty, name: &str, names: &[&str]) -> String {
 fn union(model: Model<'_>, name: &str, u: &Union) -> Code {
     let arms = || u.arms.iter().filter_map(|a| a.field.as_ref());
     let mut names: Vec<&str> = arms().map(|f| f.name.as_str()).collect();
-    let Some((tag, inner)) = &u.encapsulated else {
+    let Some(Encapsulation { tag, member: inner }) = &u.encapsulated else {
         return c!(
             "
             union $name {

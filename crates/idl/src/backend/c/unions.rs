@@ -1,7 +1,7 @@
 //! Emission of the functions of unions: the arm that the discriminant names, and none for any other
 //! discriminant.
 
-use crate::ir::{Arm, Ty, TypeId, Union};
+use crate::ir::{Arm, Encapsulation, Ty, TypeId, Union};
 
 use super::emit::{Emit, Scope};
 use super::expr::Sibling;
@@ -12,7 +12,7 @@ impl Emit<'_> {
     /// The functions of a union, encapsulated or not.
     pub(super) fn union_functions(&mut self, id: TypeId, u: &Union) -> Code {
         let name = self.model.type_name(id);
-        let Some((tag, member)) = &u.encapsulated else {
+        let Some(Encapsulation { tag, member }) = &u.encapsulated else {
             return c!(
                 "
 

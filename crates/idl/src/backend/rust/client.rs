@@ -9,7 +9,7 @@ use super::model::{Gen, Place, Shape};
 use super::names;
 use super::op::Op;
 use super::siblings::{Buffer, Sibling, Source};
-use super::tokens::{Code, code, docs, ident, num, unref};
+use super::tokens::{Code, Param, code, docs, ident, num, unref};
 use super::types::doc;
 
 impl<'a> Gen<'a> {
@@ -148,7 +148,8 @@ impl<'a> Gen<'a> {
 
     fn method(&self, client: &str, op: &Op<'a>) -> Code {
         let params = self.signature(op, false);
-        let (names, types): (Vec<_>, Vec<_>) = params.into_iter().unzip();
+        let names: Vec<&Ident> = params.iter().map(|param| &param.name).collect();
+        let list: Code = params.iter().map(|Param { name, ty }| quote!(#name: #ty,)).collect();
         let inline = op.op.acf.in_line.map(|is_inline| match is_inline {
             true => quote!(#[inline]),
             false => quote!(#[inline(never)]),
@@ -164,7 +165,7 @@ impl<'a> Gen<'a> {
                 /// [`rt::CallError`]: why there is no result.
                 #inline
                 #many
-                pub fn #name(&mut self, #(#names: #types),*) -> Result<#ret, rt::CallError> {
+                pub fn #name(&mut self, #list) -> Result<#ret, rt::CallError> {
                     #body
                 }
             }
@@ -293,7 +294,7 @@ impl<'a> Gen<'a> {
             return quote!(#call Ok(()));
         }
         let inouts = op.inouts();
-        let inouts = inouts.iter().map(|(_, s)| s.ident());
+        let inouts = inouts.iter().map(|s| s.ident());
         let returned = self.returned_from(op, &quote!(reply_));
         quote!(let reply_ = #call #(*#inouts = reply_.#inouts;)* Ok(#returned))
     }
@@ -377,7 +378,7 @@ impl<'a> Gen<'a> {
         let call = if op.deferred {
             let reply = op.type_of("DeferredReply");
             quote! {
-                let (sender_, mailbox_) = rt::mailbox();
+                let rt::NewMailbox { sender: sender_, mailbox: mailbox_ } = rt::mailbox();
                 (*local_.0).#name(#args #reply::local(sender_));
                 return mailbox_.wait(deadline_);
             }

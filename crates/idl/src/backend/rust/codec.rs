@@ -1,7 +1,7 @@
 //! Functions that measure, write and read the named types.
 
 use crate::ir::{Arm, Struct, TypeId, TypeKind, Union};
-use crate::layout::{self, StructLayout};
+use crate::layout::{self, Padding, StructLayout};
 use proc_macro2::Ident;
 use quote::quote;
 
@@ -83,8 +83,9 @@ impl<'a> Gen<'a> {
     pub(super) fn measure_folded(&self, sibling: &Sibling<'_>, texts: &[Option<Code>]) -> Code {
         let Some(Source::Len(other)) = sibling.folded else { return Code::new() };
         let Shape::Scalar(s) = self.shape(sibling.ty) else { return Code::new() };
-        let Some((least, most)) = limits(s) else { return Code::new() };
-        let (low, high) = sibling.range.map_or((least, most), |(l, h)| (l.max(least), h.min(most)));
+        let Some(limits) = limits(s) else { return Code::new() };
+        let range = sibling.range.unwrap_or(limits);
+        let (low, high) = (range.low.max(limits.low), range.high.min(limits.high));
         let array = texts[other].clone().unwrap_or_default();
         let mut out = Code::new();
         if high < i128::from(u32::MAX) {
@@ -256,7 +257,7 @@ impl<'a> Gen<'a> {
         let env = Env { values: Vec::new(), threshold: threshold(&[self.local(id)]) };
         let (mut measure, mut follow, mut get) = (Code::new(), Code::new(), Code::new());
         for v in self.union_variants(u) {
-            let (measured, written) = self.arm_bodies(u, &v, &env);
+            let ArmBodies { measured, written } = self.arm_bodies(u, &v, &env);
             let pattern = self.arm_pattern(id, &v, &used(&measured, "x_"));
             measure.extend(quote!(#pattern => { #measured }));
             let pattern = self.arm_pattern(id, &v, &used(&written, "x_"));
@@ -276,17 +277,18 @@ impl<'a> Gen<'a> {
         quote!(#measure #follow #get)
     }
 
-    /// What an arm measures, and what it writes behind the union.
-    fn arm_bodies(&self, u: &Union, v: &Variant<'_>, env: &Env) -> (Code, Code) {
+    fn arm_bodies(&self, u: &Union, v: &Variant<'_>, env: &Env) -> ArmBodies {
         let mut measured = Code::new();
         if v.has_tag {
             measured.extend(ensure(&tag_condition(u, v.arm, &quote!(v_.tag())), "Mismatch"));
         }
-        let Some(f) = &v.arm.field else { return (measured, Code::new()) };
+        let Some(f) = &v.arm.field else {
+            return ArmBodies { measured, written: Code::new() };
+        };
         let text = self.borrow(self.shape(&f.ty), &Place::Item);
         measured.extend(self.measure_range(&f.ty, f.range, &text));
         measured.extend(self.measure_object(&f.ty, env));
-        (measured, self.follow_object(&f.ty, &text, env))
+        ArmBodies { measured, written: self.follow_object(&f.ty, &text, env) }
     }
 
     /// The pattern of a variant that calls the value `value`.
@@ -339,19 +341,27 @@ impl<'a> Gen<'a> {
     }
 }
 
+/// What is done for the arm of a union.
+struct ArmBodies {
+    /// Measures it.
+    measured: Code,
+    /// Writes what lies behind the union.
+    written: Code,
+}
+
 /// Statements that write zeroes between fields.
-pub(super) fn zeroes(padding: &[(u64, u64)]) -> Code {
-    let one = |(at, len): &(u64, u64)| {
-        let (at, len) = (num(*at), num(*len));
+pub(super) fn zeroes(padding: &[Padding]) -> Code {
+    let one = |gap: &Padding| {
+        let (at, len) = (num(gap.offset), num(gap.len));
         quote!(b_.zero::<#at, #len>();)
     };
     padding.iter().map(one).collect()
 }
 
 /// Statements that check that there are zeroes between fields.
-pub(super) fn are_zero(padding: &[(u64, u64)]) -> Code {
-    let one = |(at, len): &(u64, u64)| {
-        let (at, len) = (num(*at), num(*len));
+pub(super) fn are_zero(padding: &[Padding]) -> Code {
+    let one = |gap: &Padding| {
+        let (at, len) = (num(gap.offset), num(gap.len));
         quote!(v_.zero::<#at, #len>()?;)
     };
     padding.iter().map(one).collect()

@@ -3,7 +3,7 @@
 //! `docs/reference/idl-random.md`, "Lists of siblings", as code that draws. In generated code they
 //! are `c0_`, `c1_`, ... of type `i128`.
 
-use crate::ir::{Expr, StringTy, Ty};
+use crate::ir::{Expr, IntRange, StringTy, Ty};
 
 use super::model::{Gen, Shape, limits};
 use super::siblings::{self, Sibling, expr};
@@ -20,6 +20,14 @@ pub(super) enum Control {
 
 /// Values by sibling, as `i128` expressions.
 pub(super) type Values = Vec<Option<Code>>;
+
+/// Counters and tags that have been drawn.
+pub(super) struct Drawn {
+    /// The statement that draws them.
+    pub(super) statement: Code,
+    /// What each sibling is worth after it, as far as that is known.
+    pub(super) values: Values,
+}
 
 impl Gen<'_> {
     pub(super) fn control(&self, list: &[Sibling<'_>], index: usize) -> Option<Control> {
@@ -56,22 +64,22 @@ impl Gen<'_> {
         }
     }
 
-    /// Statement that draws the counters and tags that are `here`, and what each is worth. Arrays
-    /// `checked` beside those that are here are checked too; `known` has the values of the others.
+    /// Draws the counters and tags that are `here`. Arrays `checked` beside those that are here are
+    /// checked too; `known` has the values of the others.
     pub(super) fn draw_controls(
         &self,
         list: &[Sibling<'_>],
         here: &[bool],
         checked: &[usize],
         known: &[Option<Code>],
-    ) -> (Code, Values) {
+    ) -> Drawn {
         let mut values: Values = (0..list.len()).map(|i| known.get(i).cloned().flatten()).collect();
         let (mut names, mut draws, mut lowest) = (Vec::new(), Code::new(), Vec::new());
         for (index, s) in list.iter().enumerate().filter(|(i, _)| here[*i]) {
             let Some(control) = self.control(list, index) else { continue };
             let name = drawn_control(index);
-            let (low, high) = s.range.unwrap_or((0, 8));
-            let (low, high) = (num(low), num(high));
+            let range = s.range.unwrap_or(IntRange::new(0, 8));
+            let (low, high) = (num(range.low), num(range.high));
             let (draw, least) = match control {
                 Control::Counter => (quote!(r_.counter(#low, #high)), low),
                 Control::Tag => {
@@ -85,7 +93,7 @@ impl Gen<'_> {
             names.push(quote!(#name));
         }
         if names.is_empty() {
-            return (Code::new(), values);
+            return Drawn { statement: Code::new(), values };
         }
         let mut conditions = Vec::new();
         for (index, s) in list.iter().enumerate() {
@@ -94,7 +102,7 @@ impl Gen<'_> {
             }
         }
         if conditions.is_empty() {
-            return (draws, values);
+            return Drawn { statement: draws, values };
         }
         let (names, lowest) = (tuple(&names), tuple(&lowest));
         let text = quote! {
@@ -108,7 +116,7 @@ impl Gen<'_> {
                 }
             };
         };
-        (text, values)
+        Drawn { statement: text, values }
     }
 
     /// The draw of the tag `index`, by the first union that switches on it.

@@ -4,7 +4,7 @@
 //! that borrows from the message. In generated code `d_` is the decoder, `v_` the view at hand,
 //! `h_` the header of an array, `x_` a value to be checked.
 
-use crate::ir::{Array, Scalar, StringTy, Ty, TypeId, TypeKind};
+use crate::ir::{Array, IntRange, Scalar, StringTy, Ty, TypeId, TypeKind};
 use crate::layout::{self, Known};
 use proc_macro2::Ident;
 use quote::{format_ident, quote};
@@ -100,7 +100,7 @@ impl Gen<'_> {
     pub(super) fn get_ranged(
         &self,
         ty: &Ty,
-        range: Option<(i128, i128)>,
+        range: Option<IntRange>,
         at: u64,
         keep: Keep,
         env: &Env,

@@ -14,6 +14,20 @@ use super::server::{dispatch_name, marked, trait_name};
 use super::siblings::{Buffer, Sibling};
 use super::tokens::{Code, bare, calls, code, is_same, mentions, num};
 
+/// What outlives a request: result, `in, out` values, siblings, buffers.
+struct Carried {
+    values: Code,
+    /// Binds the values.
+    pattern: Code,
+}
+
+/// What a sibling is worth.
+struct SiblingValue {
+    /// The argument's name.
+    name: Ident,
+    value: Code,
+}
+
 impl<'a> Gen<'a> {
     pub(super) fn dispatcher(&self, interface: &'a Interface) -> Code {
         let faults = interface.acf.on_violation == Some(OnViolation::Fault);
@@ -98,7 +112,7 @@ impl<'a> Gen<'a> {
     fn call_arm(&self, op: &Op<'a>, refuse: &Code, handles: bool) -> Code {
         let args = self.call_args(op);
         let (read, call, give) = (self.read(op, &args), call_server(op, &args), self.give_back(op));
-        let (values, pattern) = self.carried(op);
+        let Carried { values, pattern } = self.carried(op);
         let buffers = self.buffers(op);
         let reply = self.reply_of(op, handles);
         let carry = (!is_same(&values, &quote!(out_))).then(|| quote!(.map(|out_| #values)));
@@ -137,24 +151,23 @@ impl<'a> Gen<'a> {
         op.list.iter().filter(|s| s.folded.is_none()).filter_map(arg).collect()
     }
 
-    /// What outlives the request: result, `in, out` values, siblings, buffers; and its pattern.
-    fn carried(&self, op: &Op<'a>) -> (Code, Code) {
+    fn carried(&self, op: &Op<'a>) -> Carried {
         let nothing = op.returned().is_empty();
         let mut values = vec![quote!(out_)];
         let mut names = vec![if nothing { quote!(()) } else { quote!(out_) }];
-        for (index, s) in op.inouts() {
-            if let (Shape::Handle(_), Some(Dir::InOut)) = (self.shape(s.ty), op.list[index].dir) {
+        for s in op.inouts() {
+            if let (Shape::Handle(_), Some(Dir::InOut)) = (self.shape(s.ty), s.dir) {
                 let before = before_name(s);
                 values.push(quote!(#before));
                 names.push(quote!(#before));
             }
         }
         // Siblings are computed before anything is moved out of the request.
-        for (name, value) in self.sibling_values(op) {
+        for SiblingValue { name, value } in self.sibling_values(op) {
             values.push(value);
             names.push(quote!(#name));
         }
-        for (_, s) in op.inouts() {
+        for s in op.inouts() {
             let (name, value) = (s.ident(), value_name(s));
             values.push(quote!(args_.#name));
             names.push(quote!(#value));
@@ -165,13 +178,13 @@ impl<'a> Gen<'a> {
             names.push(quote!(#buffer));
         }
         if values.len() == 1 {
-            return (values.remove(0), names.remove(0));
+            return Carried { values: values.remove(0), pattern: names.remove(0) };
         }
-        (quote!((#(#values),*)), quote!((#(#names),*)))
+        Carried { values: quote!((#(#values),*)), pattern: quote!((#(#names),*)) }
     }
 
-    /// The `in` siblings that the reply's expressions name: argument names and values.
-    fn sibling_values(&self, op: &Op<'a>) -> Vec<(Ident, Code)> {
+    /// The `in` siblings that the reply's expressions name.
+    fn sibling_values(&self, op: &Op<'a>) -> Vec<SiblingValue> {
         let text = |s: &Sibling<'_>| {
             let name = s.ident();
             (s.folded.is_none() && s.is_in())
@@ -179,16 +192,17 @@ impl<'a> Gen<'a> {
         };
         let texts: Vec<Option<Code>> = op.wire_list.iter().map(text).collect();
         let values = self.values(&op.wire_list, &texts);
-        op.reply_siblings(self)
-            .into_iter()
-            .map(|i| (op.sibling_arg(i), values[i].clone().unwrap_or_else(zero)))
-            .collect()
+        let one = |i: usize| SiblingValue {
+            name: op.sibling_arg(i),
+            value: values[i].clone().unwrap_or_else(zero),
+        };
+        op.reply_siblings(self).into_iter().map(one).collect()
     }
 
     /// Buffers that stand for the caller's, and handles before the call.
     fn buffers(&self, op: &Op<'a>) -> Code {
         let mut out = Code::new();
-        for (_, s) in op.inouts() {
+        for s in op.inouts() {
             if let Shape::Handle(_) = self.shape(s.ty) {
                 let (before, name) = (before_name(s), s.ident());
                 out.extend(quote!(let #before = args_.#name;));
@@ -205,7 +219,7 @@ impl<'a> Gen<'a> {
             let values = self.sibling_values(op);
             let value = |index: usize| {
                 let arg = op.sibling_arg(index);
-                values.iter().find(|(name, _)| *name == arg).map(|(_, value)| value.clone())
+                values.iter().find(|known| known.name == arg).map(|known| known.value.clone())
             };
             let count = super::siblings::expr(&array.size, &value).unwrap_or_else(zero);
             out.extend(quote! {
@@ -235,7 +249,7 @@ impl<'a> Gen<'a> {
     /// Measures and writes the reply.
     fn reply_of(&self, op: &Op<'a>, handles: bool) -> Code {
         let mut forget = Code::new();
-        for (_, s) in op.inouts() {
+        for s in op.inouts() {
             if let Shape::Handle(id) = self.shape(s.ty) {
                 let (before, value, kind) = (before_name(s), value_name(s), num(id.0));
                 forget.extend(quote! {
@@ -285,8 +299,10 @@ impl<'a> Gen<'a> {
     fn deferred_arm(&self, op: &Op<'a>, refuse: &Code, handles: bool) -> Code {
         let args = self.call_args(op);
         let scope = scope(handles);
-        let (names, values): (Vec<_>, Vec<_>) = self.sibling_values(op).into_iter().unzip();
-        let lets = quote!(#(let #names = #values;)*);
+        let siblings = self.sibling_values(op);
+        let names = siblings.iter().map(|sibling| &sibling.name);
+        let set = |SiblingValue { name, value }: &SiblingValue| quote!(let #name = #value;);
+        let lets: Code = siblings.iter().map(set).collect();
         let call = call_server(op, &quote!(#args reply_));
         let bind = if mentions(&args, "args_") || mentions(&lets, "args_") {
             quote!(args_)

@@ -216,7 +216,7 @@ impl<'a> Gen<'a> {
         });
         let inouts = op.inouts();
         let buffers = op.list.iter().filter(|s| s.buffer.is_some());
-        let rest = buffers.chain(inouts.iter().map(|(_, s)| *s)).map(|s| {
+        let rest = buffers.chain(inouts).map(|s| {
             let name = s.ident();
             quote!(#name)
         });
@@ -278,17 +278,27 @@ impl<'a> Gen<'a> {
             let arg = self.restore(s, &quote!(got_.#name), op.deferred);
             quote!(#arg,)
         });
-        let (function, draw) = (attack_name("requests", op), op.function("", "_in_message"));
-        let drawn = quote!(#draw(forms_, &in_));
-        let requests = attack(op, ("request", &function), (&drawn, &Code::new(), &args.collect()));
+        let draw = op.function("", "_in_message");
+        let requests = Attack {
+            what: "request",
+            function: attack_name("requests", op),
+            drawn: quote!(#draw(forms_, &in_)),
+            siblings: Code::new(),
+            values: args.collect(),
+        };
+        let requests = requests.test(op);
         if op.op.oneway || op.list.iter().any(|s| s.buffer.is_some()) {
             return requests;
         }
-        let siblings = self.sibling_list(op, &quote!(in_));
-        let values = self.out_args(op, &quote!(got_));
-        let (function, draw) = (attack_name("replies", op), op.function("", "_out_message"));
-        let drawn = quote!(#draw(forms_, &in_, &out_));
-        let replies = attack(op, ("reply", &function), (&drawn, &siblings, &values));
+        let draw = op.function("", "_out_message");
+        let replies = Attack {
+            what: "reply",
+            function: attack_name("replies", op),
+            drawn: quote!(#draw(forms_, &in_, &out_)),
+            siblings: self.sibling_list(op, &quote!(in_)),
+            values: self.out_args(op, &quote!(got_)),
+        };
+        let replies = replies.test(op);
         quote!(#requests #replies)
     }
 }
@@ -301,31 +311,43 @@ fn message(op: &Op<'_>, what: &str, args: &Code) -> Code {
 }
 
 /// A test that mutates drawn messages: what is read must be what is written again.
-fn attack(
-    op: &Op<'_>,
-    (what, function): (&str, &Ident),
-    (drawn, siblings, values): (&Code, &Code, &Code),
-) -> Code {
-    let number = num(op.op.opnum);
-    let (request, reply) = (op.function("", "_in"), op.function("", "_out"));
-    let out = (what == "reply").then(
-        || quote!(let out_ = #reply(&mut rt::random::Random::stream(seed_, #number, 2), &in_);),
-    );
-    let get = op.wire("get", &format!("_{what}"));
-    let got = ident(if values.is_empty() { "_got" } else { "got_" });
-    let again = build(op, what, &quote!(#siblings #values));
-    quote! {
-        #[test]
-        fn #function() {
-            for seed_ in 0..60 {
-                let in_ = #request(&mut rt::random::Random::stream(seed_, #number, 1));
-                #out
-                rt::random::attack(seed_, &|forms_| #drawn, &|message_| {
-                    message_.read(seed_ % 2 == 0, |d_| {
-                        let #got = #get(d_, #siblings).ok()?;
-                        Some(#again)
-                    })
-                });
+struct Attack {
+    /// `request` or `reply`.
+    what: &'static str,
+    /// The test's name.
+    function: Ident,
+    /// The message drawn.
+    drawn: Code,
+    /// What the siblings are worth that do not travel with the message.
+    siblings: Code,
+    /// The values read, as they are written again.
+    values: Code,
+}
+
+impl Attack {
+    fn test(&self, op: &Op<'_>) -> Code {
+        let Self { what, function, drawn, siblings, values } = self;
+        let number = num(op.op.opnum);
+        let (request, reply) = (op.function("", "_in"), op.function("", "_out"));
+        let out = (*what == "reply").then(
+            || quote!(let out_ = #reply(&mut rt::random::Random::stream(seed_, #number, 2), &in_);),
+        );
+        let get = op.wire("get", &format!("_{what}"));
+        let got = ident(if values.is_empty() { "_got" } else { "got_" });
+        let again = build(op, what, &quote!(#siblings #values));
+        quote! {
+            #[test]
+            fn #function() {
+                for seed_ in 0..60 {
+                    let in_ = #request(&mut rt::random::Random::stream(seed_, #number, 1));
+                    #out
+                    rt::random::attack(seed_, &|forms_| #drawn, &|message_| {
+                        message_.read(seed_ % 2 == 0, |d_| {
+                            let #got = #get(d_, #siblings).ok()?;
+                            Some(#again)
+                        })
+                    });
+                }
             }
         }
     }

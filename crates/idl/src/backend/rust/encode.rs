@@ -5,7 +5,7 @@
 //! code `m_` is the measure, `w_` the writer, `b_` the block at hand, `x_` an element, `v_` a whole
 //! structure.
 
-use crate::ir::{Array, Scalar, StringTy, Threshold, Ty, TypeId};
+use crate::ir::{Array, IntRange, Scalar, StringTy, Threshold, Ty, TypeId};
 use crate::layout::{self, Known};
 use proc_macro2::Ident;
 use quote::{format_ident, quote};
@@ -185,7 +185,7 @@ impl Gen<'_> {
     }
 
     /// The check of a `range`; empty if the type cannot leave it.
-    pub(super) fn measure_range(&self, ty: &Ty, range: Option<(i128, i128)>, val: &Code) -> Code {
+    pub(super) fn measure_range(&self, ty: &Ty, range: Option<IntRange>, val: &Code) -> Code {
         match self.range_condition(ty, range, val) {
             Some(condition) => ensure(&condition, "Range"),
             None => Code::new(),
@@ -196,15 +196,15 @@ impl Gen<'_> {
     pub(super) fn range_condition(
         &self,
         ty: &Ty,
-        range: Option<(i128, i128)>,
+        range: Option<IntRange>,
         val: &Code,
     ) -> Option<Code> {
-        let (least, most) = range?;
+        let IntRange { low: least, high: most } = range?;
         let (low, high) = (num(least), num(most));
         match self.shape(ty) {
             Shape::Scalar(s) => {
                 let limits = limits(s)?;
-                match (least > limits.0, most < limits.1) {
+                match (least > limits.low, most < limits.high) {
                     (true, true) if least == most => Some(quote!(#val == #low)),
                     (true, true) => Some(quote!((#low..=#high).contains(&#val))),
                     (true, false) => Some(quote!(#val >= #low)),

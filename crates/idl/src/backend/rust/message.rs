@@ -61,7 +61,7 @@ impl<'a> Gen<'a> {
         let texts = texts(op, |s| s.is_in());
         let values = self.values(&op.wire_list, &texts);
         let mut d = Direction::new("request", &layout);
-        self.params(&mut d, op, &layout, (&texts, &values));
+        self.params(&mut d, op, &layout, &texts, &values);
         d
     }
 
@@ -71,13 +71,14 @@ impl<'a> Gen<'a> {
         let values = self.reply_values(op, &texts);
         let mut d = Direction::new("reply", &layout);
         for arg in op.sibling_args(self) {
-            d.param((arg.clone(), quote!(i128)), (arg, quote!(i128)));
+            let param = Param { name: arg, ty: quote!(i128) };
+            d.param(param.clone(), param);
         }
         if let (Some(slot), Some(ty)) = (&layout.result, &op.op.result) {
             let env = Env { values: values.clone(), threshold: op.threshold(None) };
-            self.value(&mut d, ty, ("ret", slot.offset), &env);
+            self.value(&mut d, ty, "ret", slot.offset, &env);
         }
-        self.params(&mut d, op, &layout, (&texts, &values));
+        self.params(&mut d, op, &layout, &texts, &values);
         d
     }
 
@@ -92,7 +93,8 @@ impl<'a> Gen<'a> {
         d: &mut Direction,
         op: &Op<'a>,
         layout: &BlockLayout,
-        (texts, values): (&[Option<Code>], &[Option<Code>]),
+        texts: &[Option<Code>],
+        values: &[Option<Code>],
     ) {
         for (index, s) in op.wire_list.iter().enumerate() {
             let Some(slot) = &layout.params[index] else { continue };
@@ -105,16 +107,17 @@ impl<'a> Gen<'a> {
                 Env { values: values.to_vec(), threshold: op.threshold(op.op.params.get(index)) };
             let name = s.ident();
             d.measure.extend(self.measure_range(s.ty, s.range, &quote!(#name)));
-            self.value(d, s.ty, (&s.name, slot.offset), &env);
+            self.value(d, s.ty, &s.name, slot.offset, &env);
         }
     }
 
     /// A value with its name and its place.
-    fn value(&self, d: &mut Direction, ty: &Ty, (name, at): (&str, u64), env: &Env) {
+    fn value(&self, d: &mut Direction, ty: &Ty, name: &str, at: u64, env: &Env) {
         let (shape, name) = (self.shape(ty), ident(name));
         let text = quote!(#name);
         let lent = self.borrowed(shape, &quote!('d));
-        d.param((name.clone(), lent), (name, self.borrowed(shape, &Code::new())));
+        let measured = Param { name: name.clone(), ty: self.borrowed(shape, &Code::new()) };
+        d.param(Param { name, ty: lent }, measured);
         d.measure.extend(self.measure(shape, &text, env));
         d.place.extend(self.place(shape, at, &text, env));
         d.follow.extend(self.follow(shape, &text, env));
@@ -171,9 +174,10 @@ impl<'a> Gen<'a> {
         };
         let get = self.get_list(&op.wire_list, &offsets(&layout), &self.reply_known(op), &one);
         let body = quote!(#open #result #get decoder_.finish()?;);
-        let args = op.sibling_args(self).into_iter().map(|arg| (arg, quote!(i128)));
-        let buffers =
-            op.list.iter().filter_map(|s| Some((s.ident(), self.buffer_type(s, s.buffer?))));
+        let args = op.sibling_args(self).into_iter().map(|name| Param { name, ty: quote!(i128) });
+        let buffer =
+            |s: &Sibling<'_>| Some(Param { name: s.ident(), ty: self.buffer_type(s, s.buffer?) });
+        let buffers = op.list.iter().filter_map(buffer);
         let params: Vec<Param> = args.chain(buffers).collect();
         let params = unused_params(&params, &body);
         let outs = op.outs(true);
@@ -350,7 +354,7 @@ fn writers(op: &Op<'_>, d: &Direction) -> Code {
     let (place, follow) = (&d.place, &d.follow);
     let body = quote!(#open #place #follow);
     let w = used(&body, "w_");
-    let borrows = d.params.iter().any(|(_, ty)| has_lifetime(ty, "d"));
+    let borrows = d.params.iter().any(|param| has_lifetime(&param.ty, "d"));
     let (life, writer) =
         if borrows { (quote!(<'d>), quote!('d)) } else { (Code::new(), quote!('_)) };
     let text = docs(&format!("Writes a {} of `{}`.", d.what, op.op.name));
@@ -381,7 +385,7 @@ fn sizer(op: &Op<'_>, d: &Direction) -> Code {
         let m = used(measure, "m_");
         quote!(rt::measure(#size, forms_, |#m| { #measure Ok(()) }))
     };
-    let mut params = vec![(ident("forms_"), quote!(rt::Forms))];
+    let mut params = vec![Param { name: ident("forms_"), ty: quote!(rt::Forms) }];
     params.extend(d.measured.iter().cloned());
     let params = unused_params(&params, &visit);
     let text = docs(&format!("The size of a {} of `{}`.", d.what, op.op.name));

@@ -5,8 +5,8 @@
 //! The mapping is `docs/reference/idl-rust.md`.
 
 use crate::ir::{
-    Array, Interface, InterfaceId, InterfaceRef, LocalAttrs, Module, Operation, PtrClass, Scalar,
-    StringTy, Threshold, Ty, TypeId, TypeKind, UserMarshal,
+    Array, IntRange, Interface, InterfaceId, InterfaceRef, LocalAttrs, Module, Operation, PtrClass,
+    Scalar, StringTy, Threshold, Ty, TypeId, TypeKind, UserMarshal,
 };
 use crate::layout::{self, Known};
 
@@ -386,9 +386,9 @@ pub(super) fn scalar(s: Scalar) -> Code {
 }
 
 /// Least and greatest value of an integer type; `None` for booleans and floating point.
-pub(super) fn limits(s: Scalar) -> Option<(i128, i128)> {
-    let unsigned = |bits: u32| Some((0, (1_i128 << bits) - 1));
-    let signed = |bits: u32| Some((-(1_i128 << (bits - 1)), (1_i128 << (bits - 1)) - 1));
+pub(super) fn limits(s: Scalar) -> Option<IntRange> {
+    let unsigned = |bits: u32| Some(IntRange::new(0, (1 << bits) - 1));
+    let signed = |bits: u32| Some(IntRange::new(-(1 << (bits - 1)), (1 << (bits - 1)) - 1));
     match s {
         Scalar::Bool | Scalar::F32 | Scalar::F64 => None,
         Scalar::Char | Scalar::Byte | Scalar::U8 => unsigned(8),

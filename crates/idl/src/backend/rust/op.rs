@@ -125,12 +125,12 @@ impl<'a> Op<'a> {
     }
 
     /// `in, out` parameters passed as `&mut`.
-    pub(super) fn inouts(&self) -> Vec<(usize, &Sibling<'a>)> {
+    pub(super) fn inouts(&self) -> Vec<&Sibling<'a>> {
         let is_one = |s: &Sibling<'_>| s.is_in() && s.is_out() && s.folded.is_none();
         if self.deferred {
             return Vec::new();
         }
-        self.list.iter().enumerate().filter(|(_, s)| is_one(s)).collect()
+        self.list.iter().filter(|s| is_one(s)).collect()
     }
 
     /// Rust type of what the operation returns.
@@ -274,7 +274,7 @@ impl<'a> Gen<'a> {
                 }
                 (true, ..) => self.borrowed(shape, &Code::new()),
             };
-            params.push((s.ident(), ty));
+            params.push(tokens::Param { name: s.ident(), ty });
         }
         params
     }

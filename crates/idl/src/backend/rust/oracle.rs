@@ -9,7 +9,7 @@ use super::names;
 use super::op::Op;
 use super::server::trait_name;
 use super::siblings::{Buffer, Sibling, Source};
-use super::tokens::{Code, bare, docs, ident, mentions, num};
+use super::tokens::{Code, Param, bare, docs, ident, mentions, num};
 
 impl<'a> Gen<'a> {
     pub(super) fn oracle(&self, interface: &'a Interface) -> Code {
@@ -72,7 +72,7 @@ impl<'a> Gen<'a> {
     }
 
     fn oracle_method(&self, op: &Op<'a>) -> Code {
-        let params = self.signature(op, true).into_iter().map(|(name, ty)| {
+        let params = self.signature(op, true).into_iter().map(|Param { name, ty }| {
             let text = name.to_string();
             let shown = match op.op.is_local {
                 true => format_ident!("_{}", bare(&text)),
@@ -134,7 +134,7 @@ impl<'a> Gen<'a> {
 
     fn oracle_answer(&self, op: &Op<'a>) -> Code {
         let mut moves = Code::new();
-        for (_, s) in op.inouts() {
+        for s in op.inouts() {
             let name = s.ident();
             moves.extend(quote!(*#name = out_.#name;));
         }

@@ -3,12 +3,12 @@
 //! `r_` is the stream. Siblings that others name (counters and tags) are drawn first, as `c0_`,
 //! `c1_`, ... of type `i128`.
 
-use crate::ir::{Array, Expr, Scalar, Struct, Ty, TypeId, TypeKind, Union};
+use crate::ir::{Array, Expr, IntRange, Scalar, Struct, Ty, TypeId, TypeKind, Union};
 use crate::layout;
 use quote::quote;
 
 use super::codec::arm_cases;
-use super::controls::{Values, drawn_control};
+use super::controls::{Drawn, Values, drawn_control};
 use super::encode::zero;
 use super::model::{Gen, Shape, limits, scalar};
 use super::op::Op;
@@ -30,7 +30,7 @@ impl<'a> Gen<'a> {
     fn random_struct(&self, id: TypeId, s: &'a Struct) -> Code {
         let list = siblings::fields(self, &s.fields);
         let here: Vec<bool> = list.iter().map(|f| !f.ignore).collect();
-        let (controls, values) = self.draw_controls(&list, &here, &[], &[]);
+        let Drawn { statement: controls, values } = self.draw_controls(&list, &here, &[], &[]);
         let rest = self.draw_rest(&list, &here, &values);
         let fields = list.iter().filter(|f| f.folded.is_none()).map(|f| {
             let name = f.ident();
@@ -120,7 +120,7 @@ impl<'a> Gen<'a> {
             },
             Ty::Scalar(Scalar::Bool) => (0..2).find(free),
             Ty::Scalar(s) => {
-                let most = limits(*s).map_or(0, |l| l.1);
+                let most = limits(*s).map_or(0, |limits| limits.high);
                 (0..=most.min(cases.len() as i128)).find(free)
             }
             _ => None,
@@ -166,7 +166,7 @@ impl<'a> Gen<'a> {
 
     // ---- values ----
 
-    fn draw_param(&self, ty: &Ty, range: Option<(i128, i128)>, values: &Values) -> Code {
+    fn draw_param(&self, ty: &Ty, range: Option<IntRange>, values: &Values) -> Code {
         match self.shape(ty) {
             Shape::Descriptor => quote!(r_.descriptor()),
             _ => self.draw(ty, range, values),
@@ -174,11 +174,11 @@ impl<'a> Gen<'a> {
     }
 
     /// An expression that draws an owned value.
-    fn draw(&self, ty: &Ty, range: Option<(i128, i128)>, values: &Values) -> Code {
+    fn draw(&self, ty: &Ty, range: Option<IntRange>, values: &Values) -> Code {
         self.draw_shape(self.shape(ty), range, values)
     }
 
-    fn draw_shape(&self, shape: Shape<'_>, range: Option<(i128, i128)>, values: &Values) -> Code {
+    fn draw_shape(&self, shape: Shape<'_>, range: Option<IntRange>, values: &Values) -> Code {
         match shape {
             Shape::Scalar(s) => draw_scalar(s, range),
             Shape::Enum(id) => match layout::kind(self.module, id) {
@@ -241,7 +241,7 @@ impl<'a> Gen<'a> {
         }
     }
 
-    fn draw_unique(&self, target: &Ty, range: Option<(i128, i128)>, values: &Values) -> Code {
+    fn draw_unique(&self, target: &Ty, range: Option<IntRange>, values: &Values) -> Code {
         let inner = match self.shape(target) {
             header @ (Shape::Array(_) | Shape::Str(_)) => self.draw_shape(header, None, values),
             _ => {
@@ -265,7 +265,7 @@ impl<'a> Gen<'a> {
         let list = &op.wire_list;
         let is_in: Vec<bool> = list.iter().map(Sibling::is_in).collect();
         let outs: Vec<usize> = (0..list.len()).filter(|i| !is_in[*i]).collect();
-        let (controls, values) = self.draw_controls(list, &is_in, &outs, &[]);
+        let Drawn { statement: controls, values } = self.draw_controls(list, &is_in, &outs, &[]);
         let rest = self.draw_rest(list, &is_in, &values);
         let body = quote!(#controls #rest);
         let there = list.iter().filter(|s| s.is_in() && s.folded.is_none());
@@ -294,7 +294,7 @@ impl<'a> Gen<'a> {
             (!s.is_out() && request[index].is_some()).then(|| quote!(in_.#control))
         };
         let known: Values = list.iter().enumerate().map(known).collect();
-        let (controls, values) = self.draw_controls(list, &is_out, &[], &known);
+        let Drawn { statement: controls, values } = self.draw_controls(list, &is_out, &[], &known);
         let result = op.op.result.as_ref().map(|ty| {
             let draw = self.draw_param(ty, None, &values);
             quote!(let ret = #draw;)
@@ -330,14 +330,14 @@ fn one_of(numbers: Vec<Code>) -> Code {
     quote!([#(#numbers),*][r_.below(#count) as usize])
 }
 
-fn draw_scalar(s: Scalar, range: Option<(i128, i128)>) -> Code {
+fn draw_scalar(s: Scalar, range: Option<IntRange>) -> Code {
     let ty = scalar(s);
     match (s, range) {
         (Scalar::Bool, _) => quote!(r_.bits(1) != 0),
         (Scalar::F32, _) => quote!(r_.float()),
         (Scalar::F64, _) => quote!(f64::from(r_.float())),
-        (_, Some((low, high))) => {
-            let (low, high) = (num(low), num(high));
+        (_, Some(range)) => {
+            let (low, high) = (num(range.low), num(range.high));
             quote!(r_.ranged(#low, #high) as #ty)
         }
         (Scalar::U64, None) => quote!(r_.bits(64)),

@@ -11,7 +11,7 @@ use super::client::is_by_ref;
 use super::model::{Gen, Shape};
 use super::names;
 use super::op::Op;
-use super::tokens::{Code, docs, ident, num, uses};
+use super::tokens::{Code, Param, docs, ident, num, uses};
 use super::types::doc;
 
 /// The trait of an interface's servers.
@@ -64,12 +64,12 @@ impl<'a> Gen<'a> {
 
     fn declaration(&self, op: &Op<'a>) -> Code {
         let params = self.signature(op, true);
-        let taken = params.iter().any(|(name, _)| name == "caller" || name == "reply");
+        let taken = params.iter().any(|param| param.name == "caller" || param.name == "reply");
         let (caller, reply) = if taken { ("caller_", "reply_") } else { ("caller", "reply") };
         let (caller, reply) = (ident(caller), ident(reply));
         let many = (params.len() > 5)
             .then(|| quote!(#[allow(clippy::too_many_arguments, reason = "the interface's")]));
-        let list: Code = params.iter().map(|(name, ty)| quote!(#name: #ty,)).collect();
+        let list: Code = params.iter().map(|Param { name, ty }| quote!(#name: #ty,)).collect();
         let deferred = op.deferred.then(|| {
             let ty = op.type_of("DeferredReply");
             quote!(#reply: #ty,)
@@ -239,8 +239,8 @@ impl<'a> Gen<'a> {
                     self.server.client_notified(client, bits);
                 }
                 fn gone(&mut self, client: rt::ClientId) {
-                    for (kind, number) in self.contexts.run_down(client) {
-                        #run_down(&*self.server, kind, number);
+                    for handle in self.contexts.run_down(client) {
+                        #run_down(&*self.server, handle.kind, handle.number);
                     }
                     self.server.client_gone(client);
                 }
@@ -322,10 +322,10 @@ impl<'a> Gen<'a> {
     /// are none.
     fn lent_reply(&self, op: &Op<'a>, siblings: &[Ident]) -> Code {
         let params = self.reply_params(op);
-        let values = params.iter().map(|(name, _)| name);
+        let values = params.iter().map(|param| &param.name);
         let remote = send_remote(op, &quote!(#(#values),*));
-        let list = params.iter().filter(|(name, _)| !siblings.contains(name));
-        let list: Code = list.map(|(name, ty)| quote!(#name: #ty,)).collect();
+        let list = params.iter().filter(|param| !siblings.contains(&param.name));
+        let list: Code = list.map(|Param { name, ty }| quote!(#name: #ty,)).collect();
         if list.is_empty() || is_by_ref(op) {
             return Code::new();
         }

@@ -3,7 +3,9 @@
 //! Where a counter or tag says nothing that the array or union does not say itself, it is *folded*:
 //! it travels, but is no parameter or field in Rust. The rule is in `docs/reference/idl-rust.md`.
 
-use crate::ir::{Allocate, BinaryOp, Dir, Expr, Field, LocalAttrs, Operation, Param, Ty, UnaryOp};
+use crate::ir::{
+    Allocate, BinaryOp, Dir, Expr, Field, IntRange, LocalAttrs, Operation, Param, Ty, UnaryOp,
+};
 
 use super::model::{Gen, Shape, limits};
 use super::tokens::{Code, ident, num_of};
@@ -16,7 +18,7 @@ pub(super) struct Sibling<'a> {
     /// Its Rust name.
     pub(super) name: String,
     pub(super) ty: &'a Ty,
-    pub(super) range: Option<(i128, i128)>,
+    pub(super) range: Option<IntRange>,
     /// `None` for fields.
     pub(super) dir: Option<Dir>,
     pub(super) ignore: bool,

@@ -104,14 +104,18 @@ pub(super) fn used(code: &Code, name: &str) -> Ident {
     ident(if uses(code, name) { name } else { "_" })
 }
 
-/// A parameter: name and type.
-pub(super) type Param = (Ident, Code);
+/// A parameter of a generated function.
+#[derive(Clone, Debug)]
+pub(super) struct Param {
+    pub(super) name: Ident,
+    pub(super) ty: Code,
+}
 
 /// The parameters as a list; those that `body` does not use are marked: `name: T` → `_name: T`.
 pub(super) fn unused_params(params: &[Param], body: &Code) -> Code {
     params
         .iter()
-        .map(|(name, ty)| {
+        .map(|Param { name, ty }| {
             let text = name.to_string();
             let is_used = uses(body, &text);
             let shown = if is_used { name.clone() } else { ident(&format!("_{}", bare(&text))) };
@@ -181,7 +185,10 @@ mod tests {
         assert!(same.iter().all(|code| !uses(code, "from")));
         let variables = [quote!(0..from), quote!(f(&from)), quote!(A { a: from }), quote!(from.a)];
         assert!(variables.iter().all(|code| uses(code, "from")));
-        let params = [(ident("a"), quote!(i32)), (ident("r#type"), quote!(u8))];
+        let params = [
+            Param { name: ident("a"), ty: quote!(i32) },
+            Param { name: ident("r#type"), ty: quote!(u8) },
+        ];
         assert!(is_same(&unused_params(&params, &quote!(a + 1)), &quote!(a: i32, _type: u8,)));
     }
 

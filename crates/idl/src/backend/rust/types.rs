@@ -24,6 +24,14 @@ pub(super) struct Variant<'a> {
     pub(super) has_tag: bool,
 }
 
+/// A variant as it is written.
+struct UnionMember {
+    /// Its declaration.
+    member: Code,
+    /// The pattern behind its name, which binds the discriminant if it has one.
+    pattern: Code,
+}
+
 impl Variant<'_> {
     /// The variant with its discriminant and value, where it has these.
     pub(super) fn made(&self, tag: &Code, value: Option<Code>) -> Code {
@@ -165,7 +173,7 @@ impl<'a> Gen<'a> {
     fn union(&self, id: TypeId, def: &TypeDef, u: &'a Union) -> Code {
         let (mut members, mut tags) = (Code::new(), Code::new());
         for v in self.union_variants(u) {
-            let (member, pattern) = self.union_member(u, &v);
+            let UnionMember { member, pattern } = self.union_member(u, &v);
             let name = &v.name;
             let number = match v.arm.cases.first() {
                 Some(case) if !v.has_tag => num(*case),
@@ -189,8 +197,7 @@ impl<'a> Gen<'a> {
         }
     }
 
-    /// A variant, and the pattern behind its name that binds the discriminant if it has one.
-    fn union_member(&self, u: &Union, v: &Variant<'_>) -> (Code, Code) {
+    fn union_member(&self, u: &Union, v: &Variant<'_>) -> UnionMember {
         let cases: Vec<String> = v.arm.cases.iter().map(ToString::to_string).collect();
         let what = if cases.is_empty() { "any other".to_owned() } else { cases.join(", ") };
         let field = v.arm.field.as_ref();
@@ -214,7 +221,7 @@ impl<'a> Gen<'a> {
             (Some(value), false) => (quote!((#value)), quote!((_))),
             (None, false) => (Code::new(), Code::new()),
         };
-        (quote!(#text #name #form,), pattern)
+        UnionMember { member: quote!(#text #name #form,), pattern }
     }
 
     /// A discriminant as `i64`.
