@@ -59,8 +59,12 @@ pub(super) fn find(proc: &Path, all: bool, observer: &Observer) -> Vec<Row> {
     }
     let mut tables = HashMap::new();
     for process in processes.iter().filter(|process| process.is_under_sojourn()) {
-        let read = || Tables::read(&proc.join(process.pid.to_string()));
-        tables.entry(process.network.clone()).or_insert_with(read);
+        // Where a process has ended meanwhile, another one of its name space has the tables.
+        if !tables.contains_key(&process.network)
+            && let Some(read) = Tables::read(&proc.join(process.pid.to_string()))
+        {
+            tables.insert(process.network.clone(), read);
+        }
     }
     let view = View {
         observer,

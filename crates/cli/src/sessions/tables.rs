@@ -64,15 +64,19 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    /// Reads the tables that the process in `directory` sees.
-    pub(super) fn read(directory: &Path) -> Self {
-        let text = |name: &str| {
-            let bytes = std::fs::read(directory.join("net").join(name)).unwrap_or_default();
-            String::from_utf8_lossy(&bytes).into_owned()
+    /// Reads the tables that the process in `directory` sees; `None` if it has ended.
+    pub(super) fn read(directory: &Path) -> Option<Self> {
+        let read = |name: &str| {
+            let bytes = std::fs::read(directory.join("net").join(name)).ok()?;
+            Some(String::from_utf8_lossy(&bytes).into_owned())
         };
+        // Without IPv6 the kernel has only some of these.
+        let text = |name: &str| read(name).unwrap_or_default();
         let tcp = [text("tcp"), text("tcp6")];
         let udp = [text("udp"), text("udp6")];
-        Self::parse([&tcp[0], &tcp[1]], [&udp[0], &udp[1]], &text("unix"))
+        // Every kernel has this one. It is read last: the process was there until then.
+        let unix = read("unix")?;
+        Some(Self::parse([&tcp[0], &tcp[1]], [&udp[0], &udp[1]], &unix))
     }
 
     fn parse(tcp: [&str; 2], udp: [&str; 2], unix: &str) -> Self {

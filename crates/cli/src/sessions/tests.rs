@@ -275,6 +275,39 @@ fn pipes_and_unix_sockets_are_found_too() {
     assert_eq!(output.map(|row| row.reason), Some("no-peer"), "{rows:#?}");
 }
 
+/// Makes the folder of a process with the library in a `/proc` of one network name space; without
+/// `unix`, a table of sockets, the process has just ended.
+fn process_in(proc: &Path, pid: u32, unix: Option<&str>) {
+    use std::os::unix::fs::symlink;
+    let folder = proc.join(pid.to_string());
+    for name in ["fd", "ns", "net"] {
+        std::fs::create_dir_all(folder.join(name)).unwrap();
+    }
+    let maps = format!("1000-2000 r-xp 00000000 00:01 5 /{}\n", crate::beside::LIBRARY);
+    std::fs::write(folder.join("maps"), maps).unwrap();
+    std::fs::write(folder.join("comm"), "holder\n").unwrap();
+    std::fs::write(folder.join("status"), "PPid:\t1\nGid:\t0\t0\t0\t0\nNSpid:\t9\n").unwrap();
+    symlink("net:[1]", folder.join("ns/net")).unwrap();
+    if let Some(table) = unix {
+        symlink("socket:[22]", folder.join("fd/3")).unwrap();
+        std::fs::write(folder.join("net/unix"), table).unwrap();
+    }
+}
+
+#[test]
+fn a_process_that_ends_meanwhile_does_not_hide_the_sockets_of_others() {
+    let scratch = Scratch::new("ended");
+    let proc = scratch.path("proc");
+    let table = "Num RefCount Protocol Flags Type St Inode Path\n\
+        0000000000000000: 00000003 00000000 00000000 0001 03    22 @name\n";
+    for pid in 2..40 {
+        process_in(&proc, pid, (pid == 20).then_some(table));
+    }
+    let rows = found::find(&proc, false, &Observer::blind(&proc));
+    let found: Vec<_> = rows.iter().map(|row| (row.pid, row.kind, row.from.as_str())).collect();
+    assert_eq!(found, [(20, "unix", "@name")]);
+}
+
 #[test]
 fn udp_sockets_are_found_and_the_server_knows_why() {
     let scratch = Scratch::new("datagrams");
