@@ -20,6 +20,7 @@ mod diag;
 mod fifo;
 mod packets;
 mod remote;
+mod signed;
 mod socket;
 #[cfg(test)]
 mod tests;
