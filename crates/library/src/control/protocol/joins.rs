@@ -4,6 +4,7 @@
 //! The server counts in the same way which process has which descriptors (`idl/session.idl`,
 //! `inbox_t`). Not here: the join of the session itself (`crate::moves::join`).
 
+use super::attention::Allowance;
 use super::events::{FLUSH, SESSION};
 use super::joined::Joined;
 use super::outside::{OwnInboxMemory, PreparedJoin, address_space};
@@ -23,6 +24,7 @@ use sojourn_shm::{Mapping, MovableFd, fault};
 use sojourn_stream::Inbox;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Event descriptors of inboxes that a join has brought, in the program's table.
 type Events = std::vec::IntoIter<MovableFd>;
@@ -94,6 +96,7 @@ impl Thread {
         if let Some(inbox) = self.own_inboxes.get_mut(&own_slot.inbox) {
             inbox.slots.insert(join.own.slot, session.slot());
             inbox.uses += 1;
+            inbox.allowance.joined();
         }
         if let Some(inbox) = self.peer_inboxes.get_mut(&peer_inbox) {
             inbox.uses += 1;
@@ -174,8 +177,13 @@ impl Thread {
         let Some(OwnInboxMemory { memory, number }) = memory else { return };
         match self.view_own(memory, events) {
             Some(inbox) => {
-                let known =
-                    OwnInbox { number, inbox: Arc::new(inbox), slots: HashMap::new(), uses: 0 };
+                let known = OwnInbox {
+                    number,
+                    inbox: Arc::new(inbox),
+                    slots: HashMap::new(),
+                    uses: 0,
+                    allowance: Allowance::new(Instant::now()),
+                };
                 self.own_inboxes.insert(id, known);
             }
             None => drop(self.aside.call(|outside| outside.forget_inbox(number))),

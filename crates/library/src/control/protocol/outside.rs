@@ -273,10 +273,7 @@ impl Outside {
         let own = own.and_then(|BroughtInbox { memory, attention, .. }| {
             self.inboxes_seen += 1;
             let number = self.inboxes_seen;
-            let data = EventData::new_u64(INBOX | number);
-            // Once for each request: the first ones may come before the join, which may have to
-            // wait, and is what attends to them.
-            epoll::add(&self.set, &attention, data, EventFlags::IN | EventFlags::ET).ok()?;
+            self.watch_inbox(number, &attention).ok()?;
             self.attention.insert(number, attention);
             Some(OwnInboxMemory { memory, number })
         });
@@ -326,6 +323,27 @@ impl Outside {
     pub(super) fn peer_died(&mut self, pid: u32) {
         if let Some(process) = self.peers.get(&pid) {
             let _ = epoll::delete(&self.set, process);
+        }
+    }
+
+    fn watch_inbox(&self, number: u64, attention: &OwnedFd) -> Result<(), Errno> {
+        let data = EventData::new_u64(INBOX | number);
+        // Once for each request: the first ones may come before the join, which may have to wait,
+        // and is what attends to them.
+        epoll::add(&self.set, attention, data, EventFlags::IN | EventFlags::ET)
+    }
+
+    /// Does not listen to an inbox until [`Outside::hear_inbox`].
+    pub(super) fn ignore_inbox(&self, number: u64) {
+        if let Some(attention) = self.attention.get(&number) {
+            let _ = epoll::delete(&self.set, attention);
+        }
+    }
+
+    /// Listens to an inbox again.
+    pub(super) fn hear_inbox(&self, number: u64) {
+        if let Some(attention) = self.attention.get(&number) {
+            let _ = self.watch_inbox(number, attention);
         }
     }
 
