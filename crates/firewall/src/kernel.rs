@@ -4,8 +4,8 @@
 //! Rules and policies are read when they have changed: nfnetlink, xfrm and rtnetlink tell. Nobody
 //! tells of the older tables of iptables, of control groups' programs and of those attached by
 //! link, so they are read again every [`RESURVEY_US`]. Not here: their meaning for a session
-//! (`ruleset`, `tables`, `policies`, `routing`, `cgroups`, `traffic`, `linked`,
-//! `modules`).
+//! (`ruleset`, `tables`, `policies`, `routing`, `refusals`, `cgroups`, `traffic`,
+//! `linked`, `modules`).
 
 #![allow(unsafe_code, reason = "the socket options of iptables, which rustix does not have")]
 
@@ -15,6 +15,7 @@ use crate::linked::LinkedPrograms;
 use crate::modules::Modules;
 use crate::netlink::{Question, drain, dump, socket};
 use crate::policies::Policies;
+use crate::refusals::Refusals;
 use crate::routing::RoutingRules;
 use crate::ruleset::Ruleset;
 use crate::session::{Family, Session};
@@ -39,6 +40,8 @@ const RULES_CHANGE: u32 = 1 << 6;
 const POLICIES_CHANGE: u32 = 1 << 3;
 const TRAFFIC_CHANGES: u32 = 1 << 3;
 const ROUTING_CHANGES: u32 = 1 << 7 | 1 << 18;
+/// The groups of `RTNLGRP_IPV4_ROUTE` and `RTNLGRP_IPV6_ROUTE`.
+const ROUTES_CHANGE: u32 = 1 << 6 | 1 << 10;
 /// `IPT_SO_GET_INFO` and `IPT_SO_GET_ENTRIES`, and the same for IPv6.
 const GET_INFO: i32 = 64;
 const GET_ENTRIES: i32 = 65;
@@ -53,6 +56,9 @@ pub struct Firewall {
     rules: Result<Ruleset, Errno>,
     policies: Result<Policies, Errno>,
     routing: Result<RoutingRules, Errno>,
+    refusals: Refusals,
+    /// Tells that routes have changed; not among [`Firewall::changes_fds`], as they may often do.
+    routes: Option<OwnedFd>,
     tables: Vec<Table>,
     groups: ControlGroups,
     linked: LinkedPrograms,
@@ -67,10 +73,22 @@ impl Firewall {
         let xfrm = socket(Some(netlink::XFRM), POLICIES_CHANGE);
         let traffic = socket(None, TRAFFIC_CHANGES | ROUTING_CHANGES);
         let changes = [netfilter, xfrm, traffic].into_iter().filter_map(Result::ok).collect();
-        let groups = ControlGroups::new();
+        let routes = socket(None, ROUTES_CHANGE).ok();
+        let (groups, refusals) = (ControlGroups::new(), Refusals::read());
         let (rules, policies, routing, tables) = (rules(), policies(), routing(), tables());
         let (linked, modules) = (LinkedPrograms::read(), Modules::read());
-        Self { changes, rules, policies, routing, tables, groups, linked, modules }
+        Self {
+            changes,
+            rules,
+            policies,
+            routing,
+            refusals,
+            routes,
+            tables,
+            groups,
+            linked,
+            modules,
+        }
     }
 
     /// Returns the sockets that are readable when something may have changed.
@@ -97,9 +115,13 @@ impl Firewall {
             && now.iter().zip(&self.tables).all(|(now, before)| now.is_same(before));
         self.tables = now;
         let modules = core::mem::replace(&mut self.modules, Modules::read());
+        let refusals = self.refusals;
+        if self.routes.as_ref().is_none_or(drain) {
+            self.refusals = Refusals::read();
+        }
         // Both look, whatever the other finds.
         let by_programs = [self.groups.resurvey(), self.linked.resurvey()].contains(&true);
-        by_programs || !is_same || modules != self.modules
+        by_programs || !is_same || modules != self.modules || refusals != self.refusals
     }
 
     /// Returns true if no rule, table, policy, routing rule or security module could say something
@@ -110,6 +132,7 @@ impl Firewall {
             && self.tables.iter().all(Table::is_empty)
             && self.policies.as_ref().is_ok_and(Policies::is_empty)
             && self.routing.as_ref().is_ok_and(RoutingRules::is_empty)
+            && self.refusals.is_empty()
             && self.module().is_none()
     }
 
@@ -130,8 +153,9 @@ impl Firewall {
             Ok(routing) => routing.concerning(session),
             Err(error) => Some(format!("routing rules, which cannot be read: {error}")),
         };
+        let by_routes = || by_routing().or_else(|| self.refusals.concerning(session));
         let by_modules = || self.module().map(str::to_owned);
-        by_rules.or_else(by_tables).or_else(by_policies).or_else(by_routing).or_else(by_modules)
+        by_rules.or_else(by_tables).or_else(by_policies).or_else(by_routes).or_else(by_modules)
     }
 
     /// Returns the security module that looks at packets of all sessions.

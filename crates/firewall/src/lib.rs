@@ -6,7 +6,7 @@
 //! delegates a session, and again when rules change; an answer names the hook. A rule that this
 //! crate does not understand counts as one that could affect the packets. Bytes are parsed without
 //! I/O (`ruleset`, `sets`, `rule`, `policies`, `routing`, `tables`, `entry`, `xtables`); `kernel`,
-//! `dumps`, `cgroups`, `traffic` and `linked` read them. Not here: the decision about the session.
+//! `dumps`, `refusals`, `cgroups`, `traffic` and `linked` read them. Not here: the decision about the session.
 //!
 //! Read `session`, then `chains` and `ruleset`.
 
@@ -26,6 +26,7 @@ mod modules;
 mod netlink;
 mod packets;
 mod policies;
+mod refusals;
 mod registers;
 mod routing;
 mod rule;

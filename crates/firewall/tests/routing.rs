@@ -52,3 +52,31 @@ fn rules_by_user_or_service_keep_sessions_as_long_as_they_are_there() {
     let [of_v4, of_v6] = change("-6", "add", "uidrange 0-0 table 7");
     assert_eq!((of_v4, of_v6.is_some()), (None, true));
 }
+
+/// A program that sends through its port need not ask for the way.
+#[test]
+fn routes_that_refuse_keep_sockets_without_a_peer() {
+    if !is_possible() {
+        return;
+    }
+    let host = Host::new().unwrap();
+    let mut firewall = host.enter(Firewall::new).unwrap();
+    let socket = Session { protocol: Protocol::Udp, ..session("10.0.0.1:1") };
+    let connected = Session { remote: "10.0.0.2:1".parse().ok(), ..socket.clone() };
+    let mut change = |words: &str| {
+        host.ip(&words.split(' ').collect::<Vec<_>>()).unwrap();
+        host.enter(|| {
+            let has_changed = firewall.resurvey();
+            assert_eq!(firewall.rule_concerning(&connected), None, "{words}");
+            (has_changed, firewall.rule_concerning(&socket))
+        })
+        .unwrap()
+    };
+    assert_eq!(change("route add 10.7.0.0/16 dev lo"), (false, None));
+    assert_eq!(change("route add unreachable default metric 999"), (false, None));
+    for kind in ["blackhole", "unreachable", "prohibit"] {
+        let (has_changed, said) = change(&format!("route add {kind} 169.254.169.254"));
+        assert!(has_changed && said.is_some_and(|said| said.contains("refuses")), "{kind}");
+        assert_eq!(change(&format!("route del {kind} 169.254.169.254")), (true, None), "{kind}");
+    }
+}

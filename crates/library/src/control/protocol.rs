@@ -17,6 +17,7 @@ mod joins;
 mod life;
 mod living;
 mod messages;
+mod numbers;
 mod outside;
 mod server;
 mod serving;
@@ -416,6 +417,8 @@ impl Thread {
             .map(|joined| joined.slot)
             .collect();
         self.aside.call(|outside| outside.peer_died(pid));
+        let sessions = of_peer.iter().filter_map(|slot| self.engine.pool.session(*slot));
+        sessions.for_each(|session| lock(&session.facts).peer_has_ended = true);
         for slot in of_peer {
             if let Some(session) = self.engine.pool.session(slot) {
                 session.leave(ReasonT::PeerDied, false);
