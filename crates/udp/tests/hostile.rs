@@ -155,7 +155,8 @@ fn child_entry() {
             other => println!("@bound {other:?}"),
         },
         "hoard" => {
-            let bind = |_| sojourn_udp::Socket::bind(address.clone(), HERE, Wait::Park).ok();
+            let address = || sojourn_udp::Address::parse(path).unwrap();
+            let bind = |_| sojourn_udp::Socket::bind(address(), HERE, Wait::Park).ok();
             let sockets: Vec<_> = (0..300).map_while(bind).collect();
             println!("@has {}", sockets.len());
             let _ = std::io::stdin().read_line(&mut String::new());
