@@ -6,7 +6,8 @@
 //! delegates a session, and again when rules change; an answer names the hook. A rule that this
 //! crate does not understand counts as one that could affect the packets. Bytes are parsed without
 //! I/O (`ruleset`, `sets`, `rule`, `policies`, `routing`, `tables`, `entry`, `xtables`); `kernel`,
-//! `dumps`, `refusals`, `cgroups`, `traffic` and `linked` read them. Not here: the decision about the session.
+//! `dumps`, `refusals`, `cgroups`, `traffic` and `linked` read them. Not here: the decision about
+//! the session.
 //!
 //! Read `session`, then `chains` and `ruleset`.
 

@@ -18,6 +18,7 @@ mod addresses;
 mod datagram;
 mod diag;
 mod fifo;
+mod keys;
 mod packets;
 mod remote;
 mod signed;

@@ -29,10 +29,9 @@ impl Network {
         reserved.attach_filter(&packet::nothing())?;
         reserved.bind(&local.into())?;
         let local = reserved.local_addr()?.as_socket_ipv4().ok_or(ErrorKind::Unsupported)?;
-        // The kernel lets sockets have the address of a group or of a network's hosts, too. It
-        // refuses (EACCES) to connect to the latter.
-        let is_refused = |error: Error| error.kind() == ErrorKind::PermissionDenied;
-        if local.ip().is_multicast() || source(local).is_err_and(is_refused) {
+        // The kernel also binds to a group's address, and to a network's, where it connects nobody.
+        let is_any = local.ip().is_unspecified();
+        if local.ip().is_multicast() || !is_any && source(local).is_err() {
             return Err(Error::from_raw_os_error(libc::EADDRNOTAVAIL));
         }
         let raw = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::UDP))?;

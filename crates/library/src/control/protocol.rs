@@ -9,6 +9,7 @@
 //! and going home (`crate::moves::join`, `crate::moves::home`). Read `docs/understand/streams.md`
 //! first.
 
+mod allowance;
 mod attention;
 mod corks;
 mod events;

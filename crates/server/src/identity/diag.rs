@@ -437,7 +437,7 @@ pub fn fuzz_answers(bytes: &[u8]) {
         len = rest.len();
         let _ = (message.kind, message.sequence, error_of(message.body));
         let _ = (inet_socket(message.body), unix_answer(message.body));
-        let _ = super::signed::tells_of_keys(message.body);
+        let _ = super::keys::tells_of_keys(message.body);
     }
 }
 

@@ -4,7 +4,7 @@
 //! The server counts in the same way which process has which descriptors (`idl/session.idl`,
 //! `inbox_t`). Not here: the join of the session itself (`crate::moves::join`).
 
-use super::attention::Allowance;
+use super::allowance::Allowance;
 use super::events::{FLUSH, SESSION};
 use super::joined::Joined;
 use super::outside::{OwnInboxMemory, PreparedJoin, address_space};

@@ -2,7 +2,7 @@
 //!
 //! Not here: the thread's work (`super`).
 
-use super::attention::Allowance;
+use super::allowance::Allowance;
 use super::joined::Joined;
 use super::living::ThreadWatch;
 use super::outside::{Outside, ServerMessage, SignalOrder};
