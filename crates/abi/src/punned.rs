@@ -5,7 +5,7 @@
 //! is `05` and the three bytes that follow the call. Those stay as they are, so that the call's
 //! result is checked by the same instructions as before (instruction punning: Chamith, Svensson,
 //! Dalessandro and Newton, PLDI 2017). The bytes choose the place to which the jump leads, the
-//! *landing*; the trampoline is put there, if there is room.
+//! *target*; the trampoline is put there, if there is room.
 //!
 //! A processor that fetches the instruction finds the old byte or the new one. No instruction
 //! begins at another address than before. So a thread that sleeps in the call, or that a signal
@@ -32,7 +32,7 @@ const SLOT: u64 = 20;
 /// Returns the address to which the call at `at` would jump, if these bytes begin there. `None` if
 /// they are not a call's, or if there is no such address.
 #[must_use]
-pub fn landing(at: u64, bytes: [u8; JUMP_LEN]) -> Option<u64> {
+pub fn jump_target(at: u64, bytes: [u8; JUMP_LEN]) -> Option<u64> {
     let [first, second, ..] = bytes;
     if [first, second] != CALL {
         return None;
@@ -41,23 +41,23 @@ pub fn landing(at: u64, bytes: [u8; JUMP_LEN]) -> Option<u64> {
     at.checked_add(JUMP_LEN as u64)?.checked_add_signed(distance.into())
 }
 
-/// Returns the trampoline at `landing` for the call at `at`. `None` if the way back is too far.
+/// Returns the trampoline at `target` for the call at `at`. `None` if the way back is too far.
 ///
 /// It loads the address at which the program goes on into `rcx`, which the call clobbers anyway,
 /// and jumps to `entry`. As in `patch`, a `syscall` precedes that address, for calls that the
 /// program must make itself.
 #[must_use]
-pub fn trampoline(at: u64, landing: u64, entry: u64) -> Option<[u8; TRAMPOLINE]> {
+pub fn trampoline(at: u64, target: u64, entry: u64) -> Option<[u8; TRAMPOLINE]> {
     let distance = |from: u64, to: u64| {
-        i32::try_from(to.wrapping_sub(landing + from).cast_signed()).ok().map(i32::to_le_bytes)
+        i32::try_from(to.wrapping_sub(target + from).cast_signed()).ok().map(i32::to_le_bytes)
     };
     let mut bytes = [0; TRAMPOLINE];
     // lea rcx, [back]
     bytes[..3].copy_from_slice(&[0x48, 0x8d, 0x0d]);
-    bytes[3..7].copy_from_slice(&distance(7, landing + BACK)?);
+    bytes[3..7].copy_from_slice(&distance(7, target + BACK)?);
     // jmp [slot]
     bytes[7..9].copy_from_slice(&[0xff, 0x25]);
-    bytes[9..13].copy_from_slice(&distance(13, landing + SLOT)?);
+    bytes[9..13].copy_from_slice(&distance(13, target + SLOT)?);
     bytes[13..15].copy_from_slice(&CALL);
     // back: jmp behind the call
     bytes[15] = JUMP;
@@ -77,11 +77,11 @@ mod tests {
     }
 
     #[test]
-    fn the_jump_of_a_changed_byte_leads_to_the_landing() {
+    fn the_jump_of_a_changed_byte_leads_to_its_target() {
         const AT: u64 = 0x7f00_1234_5678;
         for after in [[0x48, 0x85, 0xc0], [0x48, 0x3d, 0x01], [0xc3, 0xcc, 0xcc]] {
             let mut bytes = [0x0f, 0x05, after[0], after[1], after[2]];
-            let to = landing(AT, bytes).unwrap();
+            let to = jump_target(AT, bytes).unwrap();
             bytes[0] = JUMP;
             let jump = decoded(&bytes, AT);
             assert_eq!((jump[0].mnemonic(), jump[0].near_branch_target()), (Mnemonic::Jmp, to));
@@ -94,13 +94,13 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_landing_is_left() {
-        assert_eq!(landing(0x40_0000, [0x0f, 0x05, 0x48, 0x85, 0xc0]), None, "below zero");
-        assert_eq!(landing(0x40_0000, [0x0f, 0x04, 0, 0, 0]), None);
-        // From the farthest landings there is a way back.
+    fn what_has_no_target_is_left() {
+        assert_eq!(jump_target(0x40_0000, [0x0f, 0x05, 0x48, 0x85, 0xc0]), None, "below zero");
+        assert_eq!(jump_target(0x40_0000, [0x0f, 0x04, 0, 0, 0]), None);
+        // From the farthest targets there is a way back.
         let at = 0x7f00_0000_0000;
         for last in [[0xff, 0xff, 0x7f], [0, 0, 0x80]] {
-            let to = landing(at, [0x0f, 0x05, last[0], last[1], last[2]]).unwrap();
+            let to = jump_target(at, [0x0f, 0x05, last[0], last[1], last[2]]).unwrap();
             let there = decoded(&trampoline(at, to, 0).unwrap()[..20], to);
             assert_eq!(there[3].near_branch_target(), at + 2);
         }

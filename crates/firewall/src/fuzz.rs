@@ -7,6 +7,7 @@
 
 use crate::attributes::messages;
 use crate::policies::selects;
+use crate::routing::RoutingRules;
 use crate::ruleset::{ELEMENTS, Ruleset};
 use crate::session::{Family, Interface, Session};
 use crate::tables::{INFO_LEN, Listing, Table, entries_len};
@@ -43,7 +44,12 @@ pub fn rules(bytes: &[u8]) {
                 let says = ruleset.concerning(&session).is_some();
                 assert!(!says || !ruleset.is_empty(), "without a hook nothing is said");
             }
-            2 => drop(selects(bytes, &session)),
+            2 => {
+                let _ = selects(bytes, &session);
+                let mut routing = RoutingRules::default();
+                routing.add(bytes);
+                drop(routing.concerning(&session));
+            }
             _ => {
                 let (info, entries) = bytes.split_at(bytes.len().min(INFO_LEN));
                 let family = if choice & 4 == 0 { Family::V4 } else { Family::V6 };

@@ -4,7 +4,8 @@
 //! Rules and policies are read when they have changed: nfnetlink, xfrm and rtnetlink tell. Nobody
 //! tells of the older tables of iptables, of control groups' programs and of those attached by
 //! link, so they are read again every [`RESURVEY_US`]. Not here: their meaning for a session
-//! (`ruleset`, `tables`, `policies`, `cgroups`, `traffic`, `linked`, `modules`).
+//! (`ruleset`, `tables`, `policies`, `routing`, `refusals`, `cgroups`, `traffic`,
+//! `linked`, `modules`).
 
 #![allow(unsafe_code, reason = "the socket options of iptables, which rustix does not have")]
 
@@ -14,6 +15,8 @@ use crate::linked::LinkedPrograms;
 use crate::modules::Modules;
 use crate::netlink::{Question, drain, dump, socket};
 use crate::policies::Policies;
+use crate::refusals::Refusals;
+use crate::routing::RoutingRules;
 use crate::ruleset::Ruleset;
 use crate::session::{Family, Session};
 use crate::tables::{self, Listing, Table};
@@ -29,10 +32,16 @@ pub const RESURVEY_US: u64 = 1_000_000;
 /// `XFRM_MSG_GETPOLICY` and `XFRM_MSG_GETDEFAULT`.
 const GET_POLICY: u16 = 0x15;
 const GET_DEFAULT: u16 = 0x28;
-/// The groups of `NFNLGRP_NFTABLES`, `XFRMNLGRP_POLICY` and `RTNLGRP_TC`.
+/// `RTM_GETRULE`.
+const GET_ROUTING: u16 = 34;
+/// The groups of `NFNLGRP_NFTABLES`, `XFRMNLGRP_POLICY`, `RTNLGRP_TC`, and of `RTNLGRP_IPV4_RULE`
+/// and `RTNLGRP_IPV6_RULE`.
 const RULES_CHANGE: u32 = 1 << 6;
 const POLICIES_CHANGE: u32 = 1 << 3;
 const TRAFFIC_CHANGES: u32 = 1 << 3;
+const ROUTING_CHANGES: u32 = 1 << 7 | 1 << 18;
+/// The groups of `RTNLGRP_IPV4_ROUTE` and `RTNLGRP_IPV6_ROUTE`.
+const ROUTES_CHANGE: u32 = 1 << 6 | 1 << 10;
 /// `IPT_SO_GET_INFO` and `IPT_SO_GET_ENTRIES`, and the same for IPv6.
 const GET_INFO: i32 = 64;
 const GET_ENTRIES: i32 = 65;
@@ -46,6 +55,10 @@ pub struct Firewall {
     /// `Err`: they cannot be read.
     rules: Result<Ruleset, Errno>,
     policies: Result<Policies, Errno>,
+    routing: Result<RoutingRules, Errno>,
+    refusals: Refusals,
+    /// Tells that routes have changed; not among [`Firewall::changes_fds`], as they may often do.
+    routes: Option<OwnedFd>,
     tables: Vec<Table>,
     groups: ControlGroups,
     linked: LinkedPrograms,
@@ -58,12 +71,24 @@ impl Firewall {
     pub fn new() -> Self {
         let netfilter = socket(Some(netlink::NETFILTER), RULES_CHANGE);
         let xfrm = socket(Some(netlink::XFRM), POLICIES_CHANGE);
-        let traffic = socket(None, TRAFFIC_CHANGES);
+        let traffic = socket(None, TRAFFIC_CHANGES | ROUTING_CHANGES);
         let changes = [netfilter, xfrm, traffic].into_iter().filter_map(Result::ok).collect();
-        let groups = ControlGroups::new();
-        let (rules, policies, tables) = (rules(), policies(), tables());
+        let routes = socket(None, ROUTES_CHANGE).ok();
+        let (groups, refusals) = (ControlGroups::new(), Refusals::read());
+        let (rules, policies, routing, tables) = (rules(), policies(), routing(), tables());
         let (linked, modules) = (LinkedPrograms::read(), Modules::read());
-        Self { changes, rules, policies, tables, groups, linked, modules }
+        Self {
+            changes,
+            rules,
+            policies,
+            routing,
+            refusals,
+            routes,
+            tables,
+            groups,
+            linked,
+            modules,
+        }
     }
 
     /// Returns the sockets that are readable when something may have changed.
@@ -78,6 +103,7 @@ impl Firewall {
         if has_changed {
             self.rules = rules();
             self.policies = policies();
+            self.routing = routing();
         }
         has_changed
     }
@@ -89,23 +115,29 @@ impl Firewall {
             && now.iter().zip(&self.tables).all(|(now, before)| now.is_same(before));
         self.tables = now;
         let modules = core::mem::replace(&mut self.modules, Modules::read());
+        let refusals = self.refusals;
+        if self.routes.as_ref().is_none_or(drain) {
+            self.refusals = Refusals::read();
+        }
         // Both look, whatever the other finds.
         let by_programs = [self.groups.resurvey(), self.linked.resurvey()].contains(&true);
-        by_programs || !is_same || modules != self.modules
+        by_programs || !is_same || modules != self.modules || refusals != self.refusals
     }
 
-    /// Returns true if no rule, table, policy or security module could say something about any
-    /// session.
+    /// Returns true if no rule, table, policy, routing rule or security module could say something
+    /// about any session.
     #[must_use]
     pub fn has_no_rules(&self) -> bool {
         self.rules.as_ref().is_ok_and(Ruleset::is_empty)
             && self.tables.iter().all(Table::is_empty)
             && self.policies.as_ref().is_ok_and(Policies::is_empty)
+            && self.routing.as_ref().is_ok_and(RoutingRules::is_empty)
+            && self.refusals.is_empty()
             && self.module().is_none()
     }
 
-    /// Returns the rule, table, policy or security module that could say something about the
-    /// session's packets.
+    /// Returns the rule, table, policy, routing rule or security module that could say something
+    /// about the session's packets.
     #[must_use]
     pub fn rule_concerning(&self, session: &Session) -> Option<String> {
         let by_rules = match &self.rules {
@@ -117,8 +149,13 @@ impl Firewall {
             Ok(policies) => policies.concerning(session),
             Err(error) => Some(format!("IPsec, whose policies cannot be read: {error}")),
         };
+        let by_routing = || match &self.routing {
+            Ok(routing) => routing.concerning(session),
+            Err(error) => Some(format!("routing rules, which cannot be read: {error}")),
+        };
+        let by_routes = || by_routing().or_else(|| self.refusals.concerning(session));
         let by_modules = || self.module().map(str::to_owned);
-        by_rules.or_else(by_tables).or_else(by_policies).or_else(by_modules)
+        by_rules.or_else(by_tables).or_else(by_policies).or_else(by_routes).or_else(by_modules)
     }
 
     /// Returns the security module that looks at packets of all sessions.
@@ -171,6 +208,22 @@ fn policies() -> Result<Policies, Errno> {
         Err(error) if !is_absent(error) => Err(error),
         _ => Ok(policies),
     }
+}
+
+fn routing() -> Result<RoutingRules, Errno> {
+    let mut all = RoutingRules::default();
+    for family in [libc::AF_INET, libc::AF_INET6] {
+        let mut body = [0; 12];
+        body[0] = family as u8;
+        let question = Question { protocol: None, kind: GET_ROUTING, body: &body };
+        let read = dump(&[question], || all.clone(), |all, message| all.add(message.body));
+        match read {
+            // The kernel has no such family, or no rules.
+            Err(error) if is_absent(error) || error == Errno::AFNOSUPPORT => {}
+            read => all = read?,
+        }
+    }
+    Ok(all)
 }
 
 /// Reads the legacy tables that exist. Only those: a request for another table would create it.

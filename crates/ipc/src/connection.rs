@@ -369,9 +369,9 @@ impl Connection {
         pays.then(|| len.div_ceil(PIECES).next_multiple_of(PAGE).min(PIECE_MAX).min(layout.area))
     }
 
-    /// Returns the place of the piece in slot `seq`: the whole area, or `piece_len` bytes of it. Pieces take turns within the area, because memory that the
-    /// peer has read a while ago is written faster than memory that it read last
-    /// (`docs/understand/benchmarks.md`).
+    /// Returns the place of the piece in slot `seq`: the whole area, or `piece_len` bytes of it.
+    /// Pieces take turns within the area, because memory that the peer has read a while ago is
+    /// written faster than memory that it read last (`docs/understand/benchmarks.md`).
     pub(crate) fn piece_area(&self, seq: u32, piece_len: Option<usize>) -> PiecePlace<'_> {
         let layout = self.parts.region.layout;
         let area = self.parts.region.request_area(seq);

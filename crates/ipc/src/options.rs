@@ -57,8 +57,9 @@ pub(crate) struct Clients {
 }
 
 impl ServerOptions {
-    /// Returns true if user `uid` has as many clients as it may have. By default each user but the server's own must leave as many places free as it has,
-    /// so that some places are left even if many users take all that they may.
+    /// Returns true if user `uid` has as many clients as it may have. By default each user but the
+    /// server's own must leave as many places free as it has, so that some places are left even if
+    /// many users take all that they may.
     pub(crate) fn is_full_for(&self, uid: u32, own: u32, clients: Clients) -> bool {
         let Clients { theirs, all } = clients;
         let left = (self.max_clients as usize).saturating_sub(all + 1);

@@ -48,7 +48,10 @@ pub(crate) struct Facts {
     pub(crate) place: Option<InboxPlace>,
     /// The epoll set that the inbox serves; if none, the sessions that are in no set.
     pub(crate) set: SetNumber,
+    /// The number here of the peer's process; 0 if it has none.
     pub(crate) peer_pid: u32,
+    /// The protocol thread has been told of its end.
+    pub(crate) peer_has_ended: bool,
     /// The server's number for the stream.
     pub(crate) stream: StreamNumber,
     /// The protocol server's name of the session, for other processes that hold it; `None` if it

@@ -98,7 +98,7 @@ impl Pair {
         };
         let stream = Arc::new(view(0));
         let place = InboxPlace { inbox: common_inbox(), slot: 1 };
-        let parts = Parts { stream, place };
+        let parts = Parts { stream, place, peer_pid: std::process::id() };
         assert!(self.join_end(0, SetNumber::NONE, &parts));
         Hostile { memory, side: Arc::new(view(1)) }
     }
@@ -125,6 +125,7 @@ impl Pair {
             let parts = Parts {
                 stream: Arc::new(stream),
                 place: InboxPlace { inbox: Arc::clone(&inboxes[side].0), slot: slots[side] },
+                peer_pid: std::process::id(),
             };
             all &= self.join_end(side, inboxes[side].1, &parts);
         }

@@ -8,12 +8,15 @@ use crate::library::OwnCalls;
 use crate::library::{EpollEvent, Host, Interrupt, PollFd, Woken, library};
 #[cfg(target_arch = "x86_64")]
 use crate::rewriting;
-use crate::{deferred, handlers, notice, pause, process, raw, rings, stack, stdio, tls};
+use crate::{deferred, handlers, notice, pause, process, raw, rings, stack, stdio, threads, tls};
 use core::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 use core::time::Duration;
 use libc::timespec;
 use rustix::io::Errno;
 use sojourn_session::ReasonT;
+
+/// The stack of a thread of the library's own, in bytes.
+const THREAD_STACK: usize = 256 << 10;
 
 /// Implements `Host` for this process.
 #[derive(Debug)]
@@ -152,6 +155,10 @@ impl Host for Shell {
 
     fn last_thread_ended(&self) -> ! {
         process::end_without_threads()
+    }
+
+    fn spawn(&self, name: &str, work: Box<dyn FnOnce() + Send>) -> bool {
+        threads::spawn(name, THREAD_STACK, work)
     }
 
     fn show(&self, reason: ReasonT) {

@@ -13,12 +13,12 @@
 //! other threads may unmap objects (dlclose(3)). So all of it is read and written by the kernel
 //! (process_vm_readv(2)), which fails where nothing is mapped.
 //!
-//! Not here: what is a call (`candidates`), where there is room (`landings`), threads that are
+//! Not here: what is a call (`candidates`), where there is room (`jump_targets`), threads that are
 //! still in a call of before (`sleepers`), and what becomes of calls (`own_calls`). Read
 //! `docs/understand/abi.md` first.
 
 mod candidates;
-mod landings;
+mod jump_targets;
 mod maps;
 mod memory;
 mod sleepers;
@@ -31,7 +31,7 @@ use crate::raw;
 use candidates::calls_of;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicI32, Ordering};
-use landings::{Landings, Planned};
+use jump_targets::{JumpTargets, Planned};
 use maps::{Extent, Maps};
 use memory::{copy, protect, put};
 use sleepers::Sleepers;
@@ -48,7 +48,7 @@ struct State {
     known: Vec<Known>,
     /// The addresses of all rewritten calls, in ascending order.
     calls: Vec<u64>,
-    landings: Landings,
+    jump_targets: JumpTargets,
     sleepers: Sleepers,
     last: Option<Instant>,
     /// A call could not be rewritten.
@@ -147,7 +147,7 @@ fn look(state: &mut State) -> Option<()> {
     if !planned.is_empty() {
         // Without a look at the threads nobody would know what is under way.
         let sleepers = Sleepers::possible()?;
-        let planned = state.landings.plan(&planned, &maps, entry() as u64)?;
+        let planned = state.jump_targets.plan(&planned, &maps, entry() as u64)?;
         write(&planned)?;
         state.calls.extend(planned.iter().map(|one| one.at));
         state.calls.sort_unstable();

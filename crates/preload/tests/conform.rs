@@ -11,4 +11,16 @@ macro_rules! same {
     )+};
 }
 
-same!(io, messages, signals, storm, process, readiness, cancel, streams, descriptors, numbers);
+same!(
+    io,
+    messages,
+    signals,
+    storm,
+    process,
+    readiness,
+    cancel,
+    streams,
+    descriptors,
+    numbers,
+    memory,
+);

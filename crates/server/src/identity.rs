@@ -18,8 +18,10 @@ mod addresses;
 mod datagram;
 mod diag;
 mod fifo;
+mod keys;
 mod packets;
 mod remote;
+mod signed;
 mod socket;
 #[cfg(test)]
 mod tests;

@@ -202,7 +202,7 @@ pub const ALL: [ReasonText; 45] = [
     text(
         ReasonT::Firewall,
         "firewall",
-        "A rule of the host (nftables, iptables, tc), an IPsec policy, an eBPF program of its control group or a security module could say something about its packets, and only the kernel asks them. Root sees its name here, and the server's log has it. Let established connections pass first (ct state established accept), or start the server with --firewall=ignore.",
+        "A rule of the host (nftables, iptables, tc), an IPsec policy, a routing rule by user, an eBPF program of its control group or a security module could say something about its packets, and only the kernel asks them. Root sees its name here, and the server's log has it. Let established connections pass first (ct state established accept), or start the server with --firewall=ignore.",
     ),
     text(
         ReasonT::Route,

@@ -11,7 +11,7 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 use core::sync::atomic::{AtomicBool, Ordering};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::io::{Error, ErrorKind, IoSlice, Read as _, Result};
-use std::net::{Shutdown, SocketAddr, UdpSocket};
+use std::net::Shutdown;
 
 /// The sockets of a port.
 #[derive(Debug)]
@@ -29,6 +29,11 @@ impl Network {
         reserved.attach_filter(&packet::nothing())?;
         reserved.bind(&local.into())?;
         let local = reserved.local_addr()?.as_socket_ipv4().ok_or(ErrorKind::Unsupported)?;
+        // The kernel also binds to a group's address, and to a network's, where it connects nobody.
+        let is_any = local.ip().is_unspecified();
+        if local.ip().is_multicast() || !is_any && source(local).is_err() {
+            return Err(Error::from_raw_os_error(libc::EADDRNOTAVAIL));
+        }
         let raw = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::UDP))?;
         raw.attach_filter(&packet::rule(local.port()))?;
         if !local.ip().is_unspecified() {
@@ -44,7 +49,8 @@ impl Network {
 
     /// Sends a datagram; never waits.
     pub(crate) fn send(&self, to: SocketAddrV4, data: &[u8]) -> Result<()> {
-        let from = SocketAddrV4::new(self.source(to)?, self.local.port());
+        let own = Some(*self.local.ip()).filter(|own| !own.is_unspecified());
+        let from = SocketAddrV4::new(own.map_or_else(|| source(to), Ok)?, self.local.port());
         let head = packet::head(from, to, data).ok_or(Error::from_raw_os_error(libc::EMSGSIZE))?;
         let target = SockAddr::from(SocketAddrV4::new(*to.ip(), 0));
         let parts = [IoSlice::new(&head), IoSlice::new(data)];
@@ -52,19 +58,6 @@ impl Network {
             // The socket's buffer is full: the datagram is lost.
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
             sent => sent.map(drop),
-        }
-    }
-
-    /// Returns the address that the kernel will send from, which the checksum covers.
-    fn source(&self, to: SocketAddrV4) -> Result<Ipv4Addr> {
-        if !self.local.ip().is_unspecified() {
-            return Ok(*self.local.ip());
-        }
-        let probe = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
-        probe.connect(to)?;
-        match probe.local_addr()? {
-            SocketAddr::V4(source) => Ok(*source.ip()),
-            SocketAddr::V6(_) => Err(ErrorKind::Unsupported.into()),
         }
     }
 
@@ -89,4 +82,11 @@ impl Network {
         // Fails with ENOTCONN, as the socket has no peer, but wakes its readers all the same.
         let _ = self.raw.shutdown(Shutdown::Both);
     }
+}
+
+/// Returns the address that the kernel sends from, which the checksum covers.
+fn source(to: SocketAddrV4) -> Result<Ipv4Addr> {
+    let probe = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
+    probe.connect(&to.into())?;
+    Ok(*probe.local_addr()?.as_socket_ipv4().ok_or(ErrorKind::Unsupported)?.ip())
 }

@@ -154,13 +154,21 @@ fn child_entry() {
             Err(Error::Refused(number)) => println!("@refused {number}"),
             other => println!("@bound {other:?}"),
         },
+        "hoard" => {
+            let address = || sojourn_udp::Address::parse(path).unwrap();
+            let bind = |_| sojourn_udp::Socket::bind(address(), HERE, Wait::Park).ok();
+            let sockets: Vec<_> = (0..300).map_while(bind).collect();
+            println!("@has {}", sockets.len());
+            let _ = std::io::stdin().read_line(&mut String::new());
+        }
         other => panic!("{other}"),
     }
 }
 
 fn child(role: &str, server: &Server, user: Option<u32>) -> std::process::Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "child_entry", "--nocapture"]).stdout(Stdio::piped());
+    command.args(["--exact", "child_entry", "--nocapture"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
     command.env(ROLE, format!("{role} {}", server.path.display()));
     if let Some(user) = user {
         command.uid(user);
@@ -208,6 +216,41 @@ fn ports_of_the_system_are_root_s() {
     assert_eq!(hear(&mut stranger, "refused"), libc::EACCES.to_string());
     stranger.wait().unwrap();
     assert_eq!(server.bind(SocketAddrV4::new(*ANY.ip(), 53)).local_addr().port(), 53);
+}
+
+#[test]
+fn no_two_users_take_every_port() {
+    let Some(host) = host() else { return };
+    let server = Server::start(Some(&host), &[]);
+    server.limit_descriptors(1024);
+    let mut still_works = honest(&server);
+    let users = [65_534, 65_533].map(|user| {
+        let mut stranger = child("hoard", &server, Some(user));
+        let count: u32 = hear(&mut stranger, "has").parse().unwrap();
+        eprintln!("user {user} has {count}");
+        stranger
+    });
+    still_works();
+    let (mut one, mut other) = (server.bind(HERE), server.bind(ANY));
+    one.send_to(b"here", other.local_addr()).unwrap();
+    assert_eq!(receive(&mut other, &mut [0; 8]).len, 4);
+    other.send_to(b"and there", one.local_addr()).unwrap();
+    for mut stranger in users {
+        stranger.kill().unwrap();
+        stranger.wait().unwrap();
+    }
+}
+
+/// Others would take a datagram from there for one of the group's, or of the network's.
+#[test]
+fn nobody_has_the_address_of_a_group() {
+    let Some(host) = host() else { return };
+    let server = Server::start(Some(&host), &[]);
+    for address in ["224.0.0.1:0", "239.1.2.3:0", "255.255.255.255:0", "127.255.255.255:0"] {
+        let bound = server.try_bind(address.parse().unwrap());
+        assert!(bound.is_err(), "{address}: {bound:?}");
+    }
+    assert!(server.try_bind("127.0.0.2:0".parse().unwrap()).is_ok());
 }
 
 #[test]

@@ -48,6 +48,20 @@ fn it_ends(peer: &str) {
     }
 }
 
+/// A peer that asks for attention without end has the program's threads look a few times, and then
+/// now and then: 64 times a second, and each of two threads sleeps for a look.
+#[test]
+fn peers_that_ask_for_attention_without_end_cost_little() {
+    let mut sandbox = Sandbox::new().unwrap();
+    sandbox.set("MOVE_AFTER_CALLS", "4");
+    let mut command = sandbox.command(Mode::Sojourn, program());
+    command.args(["unix", "rings", "counts"]);
+    let ended = Running::start(command).unwrap().finish(LIMIT).unwrap();
+    let output = ended.success("counts").unwrap();
+    let slept = output.trim().strip_prefix("away 20\nslept ").and_then(|count| count.parse().ok());
+    assert!(slept.is_some_and(|count: u64| count < 1000), "{output}");
+}
+
 #[test]
 fn a_program_ends_whatever_its_peers_write() {
     it_ends("writes");

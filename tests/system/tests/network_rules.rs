@@ -191,3 +191,22 @@ fn a_ban_of_the_peer_brings_its_session_home() {
         talk.finish();
     }
 }
+
+/// A user's packets may be sent another way than those of others: the carrier asks for the way of
+/// addresses and ports alone.
+#[test]
+fn a_routing_rule_by_user_brings_sessions_home() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    let mut talk = Talk::start(&link, End::A, PORT, false);
+    talk.wait_until_away(true);
+    let rule = ["prio", "70", "uidrange", "5000-5001", "table", "7"];
+    let change = |verb| a.ip(&[&["rule", verb], &rule[..]].concat()).unwrap();
+    change("add");
+    talk.wait_for_reason("firewall");
+    let why = talk.why();
+    assert!(why.contains("the routing rule with priority 70"), "{why}");
+    change("del");
+    talk.wait_until_away(true);
+    talk.finish();
+}

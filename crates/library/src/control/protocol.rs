@@ -9,6 +9,8 @@
 //! and going home (`crate::moves::join`, `crate::moves::home`). Read `docs/understand/streams.md`
 //! first.
 
+mod allowance;
+mod attention;
 mod corks;
 mod events;
 mod joined;
@@ -16,6 +18,7 @@ mod joins;
 mod life;
 mod living;
 mod messages;
+mod numbers;
 mod outside;
 mod server;
 mod serving;
@@ -166,6 +169,7 @@ impl Thread {
             self.look_after_lost();
             self.look_at_corks();
             self.look_for_life();
+            self.hear_again();
             if self.has_sessions()
                 && lock(&self.engine.rings).look(|| self.library.has_ring_unseen())
             {
@@ -187,7 +191,7 @@ impl Thread {
         let life = self.living.period(self.library);
         let lost = self.serving.sleeps_for();
         let corks = self.corks_at.map(|at| at.saturating_duration_since(Instant::now()));
-        [rings, search, placed, life, lost, corks].into_iter().flatten().min()
+        [rings, search, placed, life, lost, corks, self.unheard_for()].into_iter().flatten().min()
     }
 
     fn handle(&mut self, data: u64) {
@@ -206,7 +210,7 @@ impl Thread {
                     session.room_came();
                 }
             }
-            INBOX => self.attend(rest),
+            INBOX => self.attend_asked(rest),
             SERVED => self.hear_protocol_server(),
             LIVING => self.living = ThreadWatch::Unwatched,
             _ => {}
@@ -414,23 +418,11 @@ impl Thread {
             .map(|joined| joined.slot)
             .collect();
         self.aside.call(|outside| outside.peer_died(pid));
+        let sessions = of_peer.iter().filter_map(|slot| self.engine.pool.session(*slot));
+        sessions.for_each(|session| lock(&session.facts).peer_has_ended = true);
         for slot in of_peer {
             if let Some(session) = self.engine.pool.session(slot) {
                 session.leave(ReasonT::PeerDied, false);
-            }
-        }
-    }
-
-    /// Does what was asked for by the slots of an inbox.
-    fn attend(&mut self, number: u64) {
-        let found = self.own_inboxes.values().find(|inbox| inbox.number == number);
-        let Some(inbox) = found else { return };
-        let mut slots = Vec::new();
-        inbox.inbox.take_attention(&mut |slot| slots.extend(inbox.slots.get(&slot).copied()));
-        for slot in slots {
-            if let Some(session) = self.engine.pool.session(slot) {
-                self.signal(session);
-                session.attend();
             }
         }
     }

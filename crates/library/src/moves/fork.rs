@@ -198,6 +198,12 @@ impl Library {
     pub fn after_fork_child(&self) {
         let parent = self.engine();
         self.next_generation();
+        if std::process::id() == 1 {
+            // It begins a process name space: its ancestors are in another one. (Of a child that
+            // enters one that is there, getppid(2) would tell, which a program's own filter of
+            // system calls may forbid.)
+            self.all_engines().for_each(|engine| engine.is_unseen.store(true, Ordering::SeqCst));
+        }
         // Those of other threads are not made in this process.
         self.children_coming.iter().for_each(|count| count.store(0, Ordering::SeqCst));
         if let Some(parent) = parent {
@@ -282,10 +288,6 @@ fn stays_open(fd: &i32) -> bool {
 /// kernel, or the process is gone.
 fn ask(engine: &Engine, word: Option<&AtomicU32>) {
     let (Some(word), Some(requests)) = (word, engine.requests()) else { return };
-    let Some(owner) = i32::try_from(engine.pid).ok().and_then(rustix::process::Pid::from_raw)
-    else {
-        return;
-    };
     word.store(WANTED, Ordering::SeqCst);
     // SYNC: release; pairs with the owner's swap.
     requests.fetch_add(1, Ordering::SeqCst);
@@ -298,10 +300,18 @@ fn ask(engine: &Engine, word: Option<&AtomicU32>) {
             return;
         }
         futex::wait(word, WANTED, Some(SLICE));
-        if rustix::process::test_kill_process(owner) == Err(rustix::io::Errno::SRCH) {
+        if is_gone(engine) {
             return;
         }
     }
+}
+
+/// Returns true if the process of `engine` has certainly ended.
+fn is_gone(engine: &Engine) -> bool {
+    let owner = i32::try_from(engine.pid).ok().and_then(rustix::process::Pid::from_raw);
+    let is_seen = !engine.is_unseen.load(Ordering::SeqCst);
+    let is_gone = |pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH);
+    is_seen && owner.is_some_and(is_gone)
 }
 
 #[cfg(test)]
@@ -335,5 +345,18 @@ mod tests {
         // Not below none.
         library.child_made(Inherited::All);
         assert!(!library.comes_a_holder_of(&[open]));
+    }
+
+    /// A child waits for a parent that lives, whatever its number is there.
+    #[test]
+    fn a_parent_in_another_name_space_is_not_taken_for_gone() {
+        let mut ended = std::process::Command::new("true").spawn().unwrap();
+        ended.wait().unwrap();
+        let mut engine = Engine::new(|_| {});
+        assert!(!is_gone(&engine));
+        engine.pid = ended.id();
+        assert!(is_gone(&engine));
+        engine.is_unseen.store(true, Ordering::SeqCst);
+        assert!(!is_gone(&engine));
     }
 }

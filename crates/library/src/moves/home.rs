@@ -179,7 +179,13 @@ impl Session {
     }
 
     pub(crate) fn peer_process_is_gone(&self) -> bool {
-        let pid = lock(&self.facts).peer_pid;
+        let (pid, has_ended) = {
+            let facts = lock(&self.facts);
+            (facts.peer_pid, facts.peer_has_ended)
+        };
+        if has_ended {
+            return true;
+        }
         let Some(pid) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) else {
             return false;
         };

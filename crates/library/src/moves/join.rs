@@ -29,6 +29,8 @@ pub(crate) struct Parts {
     pub(crate) stream: Arc<Stream>,
     /// Where the peer posts to.
     pub(crate) place: InboxPlace,
+    /// The number here of the peer's process; 0 if it has none.
+    pub(crate) peer_pid: u32,
 }
 
 /// Makes this side's view of a join's stream, in its region.
@@ -148,7 +150,8 @@ impl Library {
             local: offer.local,
             place: Some(parts.place.clone()),
             set: SetNumber::of_offer(offer.what.set),
-            peer_pid: join.peer_pid,
+            peer_pid: parts.peer_pid,
+            peer_has_ended: false,
             stream: StreamNumber(join.stream),
             epoch: offer.epoch,
             numbers: offer.numbers.clone(),

@@ -103,6 +103,8 @@ pub(crate) struct Engine {
     /// Held while a descriptor's meaning changes and while a session joins.
     pub(crate) joining: Mutex<()>,
     pub(crate) pid: u32,
+    /// That number means nothing here: this is a child in another process name space.
+    pub(crate) is_unseen: AtomicBool,
     pub(crate) next_local: AtomicU64,
     /// The descriptor of which a duplicate is on its way to the server, which closes it before it
     /// answers; negative: none.
@@ -151,6 +153,7 @@ impl Engine {
             board: OnceLock::new(),
             joining: Mutex::default(),
             pid: std::process::id(),
+            is_unseen: AtomicBool::new(false),
             next_local: AtomicU64::new(1),
             unmanaged_sets: Mutex::default(),
             rings: Mutex::default(),

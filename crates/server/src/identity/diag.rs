@@ -182,10 +182,8 @@ impl Asker {
         local: SocketAddr,
         remote: SocketAddr,
     ) -> Result<u64, DiagError> {
-        let family = if local.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-        let body = inet_request(family, libc::IPPROTO_TCP, local, remote);
         let mut answer = Err(DiagError::Absent);
-        self.ask(&body, 0, |message| {
+        self.tcp([local, remote], 0, |message| {
             // inet_diag_msg: state at 1, the cookie after the addresses.
             let state = message.get(1).copied();
             let cookie = message.get(44..52).and_then(|bytes| bytes.try_into().ok());
@@ -198,6 +196,19 @@ impl Asker {
             };
         })?;
         answer
+    }
+
+    /// Asks for a connection, with some parts (bits of `INET_DIAG_*`); `each` gets the answer.
+    pub(super) fn tcp(
+        &mut self,
+        [local, remote]: [SocketAddr; 2],
+        wanted: u8,
+        each: impl FnMut(&[u8]),
+    ) -> Result<(), DiagError> {
+        let family = if local.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+        let mut body = inet_request(family, libc::IPPROTO_TCP, local, remote);
+        body[2] = wanted;
+        self.ask(&body, 0, each)
     }
 
     /// Returns true if another UDP socket than that of this cookie is connected from `local` to
@@ -425,8 +436,8 @@ pub fn fuzz_answers(bytes: &[u8]) {
         assert!(rest.len() < len, "it goes on");
         len = rest.len();
         let _ = (message.kind, message.sequence, error_of(message.body));
-        let _ = inet_socket(message.body);
-        let _ = unix_answer(message.body);
+        let _ = (inet_socket(message.body), unix_answer(message.body));
+        let _ = super::keys::tells_of_keys(message.body);
     }
 }
 

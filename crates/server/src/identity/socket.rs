@@ -82,10 +82,14 @@ fn tcp(
         Ok(peer) => peer,
         // The carrier finds out later if the peer is on another host, and how that is reached.
         Err(DiagError::Absent) if diag.may_carry(end) && !remote.ip().is_loopback() => {
-            if !super::remote::can_obey(end) {
-                return Err(ReasonT::Option);
+            let signed = || super::signed::is_signed(end, [local, remote], diag);
+            match super::remote::can_obey(end).then(signed) {
+                Some(Ok(false)) => 0,
+                None | Some(Ok(true)) => return Err(ReasonT::Option),
+                // The connection has ended meanwhile.
+                Some(Err(DiagError::System)) => return Err(ReasonT::Resources),
+                Some(Err(_)) => return Err(ReasonT::State),
             }
-            0
         }
         Err(DiagError::Absent) => return Err(ReasonT::NoPeer),
         Err(DiagError::NotConnected) => return Err(ReasonT::State),

@@ -401,6 +401,55 @@ fn elsewhere<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> Optio
     made
 }
 
+/// A connection of 10.9.9.1 with a host that does not exist, signed with a key or not.
+fn with_another_host(is_signed: bool) -> OwnedFd {
+    let set = |socket: &OwnedFd, name: i32, value: &[u8]| {
+        raw::setsockopt(socket, libc::IPPROTO_TCP, name, value).unwrap();
+    };
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    if is_signed {
+        // `struct tcp_md5sig`: the peer's address, the length of the key at 130, the key at 136.
+        let mut key = [0; 216];
+        key[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
+        key[4..8].copy_from_slice(&[10, 9, 9, 2]);
+        key[130..132].copy_from_slice(&3u16.to_ne_bytes());
+        key[136..139].copy_from_slice(b"key");
+        set(&socket, libc::TCP_MD5SIG, &key);
+    }
+    // Without asking the peer, which is not there.
+    set(&socket, libc::TCP_REPAIR, &1i32.to_ne_bytes());
+    rustix::net::bind(&socket, &SocketAddr::from(([10, 9, 9, 1], 0))).unwrap();
+    rustix::net::connect(&socket, &SocketAddr::from(([10, 9, 9, 2], 179))).unwrap();
+    set(&socket, libc::TCP_REPAIR, &(-1i32).to_ne_bytes());
+    socket
+}
+
+/// The engine signs no segment, and would take those that nobody has signed.
+#[test]
+fn a_signed_connection_with_another_host_is_refused() {
+    let seen = elsewhere(|| {
+        for words in [
+            "link add away type veth peer name other",
+            "address add 10.9.9.1/24 dev away",
+            "link set away up",
+            "link set other up",
+        ] {
+            let done = std::process::Command::new("ip").args(words.split(' ')).status();
+            if !done.is_ok_and(|status| status.success()) {
+                return None;
+            }
+        }
+        let mut diag = Diag::new(true).unwrap();
+        let mut see = |is_signed| {
+            let seen = identify(with_another_host(is_signed).as_fd(), &mut diag);
+            seen.map(|seen| (seen.kind, seen.key.is_carried()))
+        };
+        Some([see(false), see(true)])
+    });
+    let Some(seen) = seen.flatten() else { return eprintln!("skipped: no interface") };
+    assert_eq!(seen, [Ok((KindT::Tcp, true)), Err(ReasonT::Option)]);
+}
+
 #[test]
 fn sessions_of_another_network_name_space_are_paired_there() {
     let Some((tcp, unix)) = elsewhere(|| (tcp("127.0.0.1:0"), unix())) else { return };

@@ -84,6 +84,13 @@ impl Server {
         self.try_bind(local).unwrap()
     }
 
+    /// Lets the server have no more than so many descriptors.
+    pub fn limit_descriptors(&self, most: u64) {
+        let limit = rustix::process::Rlimit { current: Some(most), maximum: Some(most) };
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::prlimit(Some(pid), rustix::process::Resource::Nofile, limit).unwrap();
+    }
+
     /// Kills the server with SIGKILL.
     pub fn kill(&mut self) {
         let _ = self.child.kill();

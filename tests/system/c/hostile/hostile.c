@@ -4,13 +4,17 @@
  * Both exchange bytes until the sessions have moved. Then the peer acts as PEER says: `writes`
  * writes random values into every word of the regions that it shares with the program, as fast as
  * it can; `stops` sends some bytes and stops; `lies` marks the words of its rings as frozen and
- * stops. The program goes on for a while with calls that do not wait, and ends as END says: it
+ * stops; `rings` writes to every event that it shares with the program, as fast as it can. The
+ * program goes on for a while with calls that do not wait, and ends as END says: it
  * `close`s its sessions, `fork`s a child that uses them, `exec`s another program that inherits
- * them, or `exit`s.
+ * them, `exit`s, or makes no call for a second and `counts` how often its other threads have slept
+ * meanwhile.
  *
- * The output is "away N", the number of regions that the peer has found. The exit status is 0
+ * The output is "away N", the number of regions that the peer has found, and with `counts` another
+ * line, "slept N". The exit status is 0
  * whatever the calls return. The caller limits the time. */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -28,7 +32,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SESSIONS = 20, ROUNDS = 2000, CALLS = 4000, PAGE = 4096 };
+enum { EVENTS = 64, SESSIONS = 20, ROUNDS = 2000, CALLS = 4000, PAGE = 4096 };
 
 static void fail(const char *what) {
     fprintf(stderr, "hostile: %s: %s\n", what, strerror(errno));
@@ -63,6 +67,38 @@ static int regions(volatile uint64_t *found[], int most) {
     return count;
 }
 
+/* Writes to every event of this process without end. */
+static void ring(void) {
+    const uint64_t one = 1;
+    int events[EVENTS], count = 0;
+    DIR *open = opendir("/proc/self/fd");
+    for (struct dirent *entry; open && count < EVENTS && (entry = readdir(open));) {
+        char path[300], name[100] = {0};
+        snprintf(path, sizeof path, "/proc/self/fd/%s", entry->d_name);
+        if (readlink(path, name, sizeof name - 1) > 0 && strstr(name, "[eventfd]")) events[count++] = atoi(entry->d_name);
+    }
+    if (!count) fail("no event");
+    for (;;)
+        for (int i = 0; i < count; i++) (void)!write(events[i], &one, sizeof one);
+}
+
+/* Counts how often the other threads of this process have gone to sleep. */
+static long slept(void) {
+    DIR *threads = opendir("/proc/self/task");
+    long all = 0;
+    for (struct dirent *entry; threads && (entry = readdir(threads));) {
+        char path[300], line[200];
+        snprintf(path, sizeof path, "/proc/self/task/%s/status", entry->d_name);
+        FILE *status = atoi(entry->d_name) == getpid() ? NULL : fopen(path, "r");
+        long here;
+        while (status && fgets(line, sizeof line, status))
+            if (sscanf(line, "voluntary_ctxt_switches: %ld", &here) == 1) all += here;
+        if (status) fclose(status);
+    }
+    if (threads) closedir(threads);
+    return all;
+}
+
 /* Sends a byte each way over every session, for so many rounds that all have moved. */
 static void talk(const int fds[], int first) {
     for (int round = 0; round < ROUNDS; round++) {
@@ -88,6 +124,7 @@ static void be_peer(const int fds[], const char *how, int tells) {
         raise(SIGSTOP);
         _exit(0);
     }
+    if (!strcmp(how, "rings")) ring();
     const uint64_t frozen = 1ull << 63;
     if (!strcmp(how, "lies")) {
         /* The words of each ring: tail, head, and the writer's flush word. */
@@ -172,7 +209,7 @@ int main(int count, char **words) {
     signal(SIGPIPE, SIG_IGN);
     int stops = !strcmp(words[2], "stops");
     listen_and_fork(words[1], fds, words[2], &peer, &found);
-    if (strcmp(words[2], "writes")) waitpid(peer, NULL, WUNTRACED);
+    if (strcmp(words[2], "writes") && strcmp(words[2], "rings")) waitpid(peer, NULL, WUNTRACED);
     else rest_ms(20);
     /* The session still lacks the bytes of a stopped peer when the program ends. */
     for (int i = 0; i < CALLS && !stops; i++) call(fds[i % SESSIONS]);
@@ -181,6 +218,11 @@ int main(int count, char **words) {
     fflush(stdout);
     if (!strcmp(words[3], "close")) {
         for (int i = 0; i < SESSIONS; i++) close(fds[i]);
+    } else if (!strcmp(words[3], "counts")) {
+        long before = slept();
+        rest_ms(1000);
+        printf("slept %ld\n", slept() - before);
+        fflush(stdout);
     } else if (!strcmp(words[3], "fork")) {
         int child = fork();
         for (int i = 0; i < 200 && child == 0; i++) call(fds[i % SESSIONS]);

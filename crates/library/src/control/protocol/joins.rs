@@ -4,6 +4,7 @@
 //! The server counts in the same way which process has which descriptors (`idl/session.idl`,
 //! `inbox_t`). Not here: the join of the session itself (`crate::moves::join`).
 
+use super::allowance::Allowance;
 use super::events::{FLUSH, SESSION};
 use super::joined::Joined;
 use super::outside::{OwnInboxMemory, PreparedJoin, address_space};
@@ -23,6 +24,7 @@ use sojourn_shm::{Mapping, MovableFd, fault};
 use sojourn_stream::Inbox;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Event descriptors of inboxes that a join has brought, in the program's table.
 type Events = std::vec::IntoIter<MovableFd>;
@@ -31,19 +33,21 @@ impl Thread {
     /// Joins, or tells the server why not. `placed`: the event descriptors of the inboxes.
     pub(super) fn join(&mut self, prepared: PreparedJoin, placed: Option<Vec<MovableFd>>) {
         fault::point("library.join");
-        let PreparedJoin { join, region, own, peer, has_peer, .. } = prepared;
+        let PreparedJoin { join, region, own, peer, peer_pid, .. } = prepared;
         // The inboxes are kept first, and whatever becomes of the session: the server sends each of
         // them only once.
         let mut events = placed.unwrap_or_default().into_iter();
         let (own_slot, peer_inbox) = (own_of(&join), InboxNumber(join.peer.id));
         self.keep_own_inbox(own_slot.inbox, own, &mut events);
         self.keep_peer_inbox(peer_inbox, peer, &mut events);
-        let (is_watched, has_region) = (has_peer || join.is_carried, region.is_some());
-        let tried = match self.offers.remove(&LocalNumber(join.local)) {
-            None => Err(ReasonT::Closed),
-            Some(_) if !is_watched => Err(ReasonT::Resources),
-            Some(offer) => {
-                self.try_join(&offer, &join, region).inspect_err(|_| self.decline(&offer))
+        let has_region = region.is_some();
+        // Of the carrier the server's number will do: nothing rests on it alone.
+        let peer_pid = peer_pid.or(join.is_carried.then_some(join.peer_pid));
+        let tried = match (self.offers.remove(&LocalNumber(join.local)), peer_pid) {
+            (None, _) => Err(ReasonT::Closed),
+            (_, None) => Err(ReasonT::Resources),
+            (Some(offer), Some(peer_pid)) => {
+                self.try_join(&offer, &join, region, peer_pid).inspect_err(|_| self.decline(&offer))
             }
         };
         if let Err(reason) = tried {
@@ -63,6 +67,7 @@ impl Thread {
         offer: &Offer,
         join: &JoinT,
         region: Option<Mapping>,
+        peer_pid: u32,
     ) -> Result<(), ReasonT> {
         let (own_slot, peer_inbox) = (own_of(join), InboxNumber(join.peer.id));
         let own = self.own_inboxes.get(&own_slot.inbox).ok_or(ReasonT::Resources)?;
@@ -89,11 +94,12 @@ impl Thread {
             .then(|| stream.other_side(Arc::clone(&own_inbox), join.own.slot))
             .flatten();
         let place = InboxPlace { inbox: own_inbox, slot: join.own.slot };
-        let parts = Parts { stream: Arc::new(stream), place };
+        let parts = Parts { stream: Arc::new(stream), place, peer_pid };
         let session = self.library.join(self.engine, offer, join, &parts)?;
         if let Some(inbox) = self.own_inboxes.get_mut(&own_slot.inbox) {
             inbox.slots.insert(join.own.slot, session.slot());
             inbox.uses += 1;
+            inbox.allowance.joined();
         }
         if let Some(inbox) = self.peer_inboxes.get_mut(&peer_inbox) {
             inbox.uses += 1;
@@ -174,8 +180,13 @@ impl Thread {
         let Some(OwnInboxMemory { memory, number }) = memory else { return };
         match self.view_own(memory, events) {
             Some(inbox) => {
-                let known =
-                    OwnInbox { number, inbox: Arc::new(inbox), slots: HashMap::new(), uses: 0 };
+                let known = OwnInbox {
+                    number,
+                    inbox: Arc::new(inbox),
+                    slots: HashMap::new(),
+                    uses: 0,
+                    allowance: Allowance::new(Instant::now()),
+                };
                 self.own_inboxes.insert(id, known);
             }
             None => drop(self.aside.call(|outside| outside.forget_inbox(number))),

@@ -9,6 +9,7 @@
 use super::events::{BELL, DOORBELL, EVENTS, INBOX, PEER, SERVER, WATCHED};
 use super::joined::Joined;
 use super::living::watch_thread;
+use super::numbers::number_here;
 use crate::fds::own::{receive_descriptors, send_descriptors};
 use crate::host::descriptors::{Direct, OpenDescriptors};
 use crate::host::{Host, OwnCalls};
@@ -46,7 +47,8 @@ pub(crate) struct Outside {
     /// The event descriptor that the server rings.
     doorbell: OwnedFd,
     pub(super) client: Option<SessionClient<Connection>>,
-    peers: HashMap<u32, OwnedFd>,
+    /// The processes of peers, by the server's numbers.
+    peers: HashMap<u32, Peer>,
     /// Attention events of inboxes, by the number that their events carry.
     attention: HashMap<u64, OwnedFd>,
     inboxes_seen: u64,
@@ -57,6 +59,13 @@ pub(crate) struct Outside {
     /// The bell was read for something else while it rang: the next wait must not sleep before a
     /// look at the jobs.
     is_rung: bool,
+}
+
+/// The process of a peer, and its number here.
+#[derive(Debug)]
+struct Peer {
+    process: OwnedFd,
+    number: u32,
 }
 
 /// Signals to send for one descriptor of the program's.
@@ -89,8 +98,8 @@ pub(super) struct PreparedJoin {
     pub(super) region: Option<Mapping>,
     pub(super) own: Option<OwnInboxMemory>,
     pub(super) peer: Option<Mapping>,
-    /// The peer's process is watched.
-    pub(super) has_peer: bool,
+    /// The number here of the peer's process, if that is watched.
+    pub(super) peer_pid: Option<u32>,
     /// Descriptors of the join in the bell's socket.
     pub(super) passed: usize,
 }
@@ -264,7 +273,7 @@ impl Outside {
             .and_then(|layout| map(region?, layout.len()));
         let len = region.as_ref().map_or(0, |_| address_space(join.ring_bytes));
         mapped.fetch_add(len, Ordering::Relaxed);
-        let has_peer = self.watch_peer(&mut join);
+        let peer_pid = self.watch_peer(&mut join);
         let own = open_inbox(&mut join.own);
         let peer = open_inbox(&mut join.peer);
         let brought = [&own, &peer].into_iter().flatten();
@@ -273,15 +282,12 @@ impl Outside {
         let own = own.and_then(|BroughtInbox { memory, attention, .. }| {
             self.inboxes_seen += 1;
             let number = self.inboxes_seen;
-            let data = EventData::new_u64(INBOX | number);
-            // Once for each request: the first ones may come before the join, which may have to
-            // wait, and is what attends to them.
-            epoll::add(&self.set, &attention, data, EventFlags::IN | EventFlags::ET).ok()?;
+            self.watch_inbox(number, &attention).ok()?;
             self.attention.insert(number, attention);
             Some(OwnInboxMemory { memory, number })
         });
         let peer = peer.map(|inbox| inbox.memory);
-        PreparedJoin { join, region, own, peer, has_peer, passed }
+        PreparedJoin { join, region, own, peer, peer_pid, passed }
     }
 
     fn open_delegation(&self, mut terms: LendT) -> Delegation {
@@ -301,21 +307,24 @@ impl Outside {
         if is_sent { fds.len() } else { 0 }
     }
 
-    fn watch_peer(&mut self, join: &mut JoinT) -> bool {
+    /// Watches the peer's process; returns its number here.
+    fn watch_peer(&mut self, join: &mut JoinT) -> Option<u32> {
         let process = take(&mut join.peer_process);
-        if self.peers.contains_key(&join.peer_pid) {
-            return true;
+        if let Some(known) = self.peers.get(&join.peer_pid) {
+            return Some(known.number);
         }
         let data = EventData::new_u64(PEER | u64::from(join.peer_pid));
-        let watched = process.filter(|process| {
+        let process = process.filter(|process| {
             !join.is_carried && epoll::add(&self.set, process, data, EventFlags::IN).is_ok()
-        });
-        watched.map(|process| self.peers.insert(join.peer_pid, process)).is_some()
+        })?;
+        let number = number_here(&process);
+        self.peers.insert(join.peer_pid, Peer { process, number });
+        Some(number)
     }
 
     /// Ends the watch on a process with which no session is left.
     pub(super) fn forget_peer(&mut self, pid: u32) {
-        if let Some(process) = self.peers.remove(&pid) {
+        if let Some(Peer { process, .. }) = self.peers.remove(&pid) {
             // Closing does not remove the registration (epoll(7)): the server has the same open
             // file. A peer that comes again under this number could not be added then.
             let _ = epoll::delete(&self.set, &process);
@@ -324,8 +333,29 @@ impl Outside {
 
     /// Stops watching a process whose end has been reported, so that it is not reported again.
     pub(super) fn peer_died(&mut self, pid: u32) {
-        if let Some(process) = self.peers.get(&pid) {
+        if let Some(Peer { process, .. }) = self.peers.get(&pid) {
             let _ = epoll::delete(&self.set, process);
+        }
+    }
+
+    fn watch_inbox(&self, number: u64, attention: &OwnedFd) -> Result<(), Errno> {
+        let data = EventData::new_u64(INBOX | number);
+        // Once for each request: the first ones may come before the join, which may have to wait,
+        // and is what attends to them.
+        epoll::add(&self.set, attention, data, EventFlags::IN | EventFlags::ET)
+    }
+
+    /// Does not listen to an inbox until [`Outside::hear_inbox`].
+    pub(super) fn ignore_inbox(&self, number: u64) {
+        if let Some(attention) = self.attention.get(&number) {
+            let _ = epoll::delete(&self.set, attention);
+        }
+    }
+
+    /// Listens to an inbox again.
+    pub(super) fn hear_inbox(&self, number: u64) {
+        if let Some(attention) = self.attention.get(&number) {
+            let _ = self.watch_inbox(number, attention);
         }
     }
 

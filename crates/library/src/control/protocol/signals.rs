@@ -16,12 +16,14 @@ use sojourn_session::ReasonT;
 use sojourn_shm::fasync::{ASYNC, Owner};
 
 impl Thread {
-    /// Orders the signals that are due for a session.
-    pub(super) fn signal(&mut self, session: &Session) {
+    /// Orders the signals that are due for a session. Returns true if there are any.
+    pub(super) fn signal(&mut self, session: &Session) -> bool {
         let due = session.take_due_signals();
-        if due != DueSignals::default() {
+        let is_due = due != DueSignals::default();
+        if is_due {
             self.send_signals(session.number(), due);
         }
+        is_due
     }
 
     /// Orders the signal that there is room, for a session that has gone home meanwhile.

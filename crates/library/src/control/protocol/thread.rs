@@ -2,6 +2,7 @@
 //!
 //! Not here: the thread's work (`super`).
 
+use super::allowance::Allowance;
 use super::joined::Joined;
 use super::living::ThreadWatch;
 use super::outside::{Outside, ServerMessage, SignalOrder};
@@ -33,6 +34,7 @@ pub(super) struct OwnInbox {
     pub(super) slots: HashMap<u32, Slot>,
     /// Sessions that use the inbox, as the server counts them.
     pub(super) uses: usize,
+    pub(super) allowance: Allowance,
 }
 
 /// An inbox of another process.

@@ -7,41 +7,41 @@ use super::maps::{Maps, PAGE};
 use super::memory::{copy, protect};
 use crate::raw;
 use core::ops::Range;
-use sojourn_abi::punned::{JUMP_LEN, TRAMPOLINE, landing, trampoline};
+use sojourn_abi::punned::{JUMP_LEN, TRAMPOLINE, jump_target, trampoline};
 use std::collections::BTreeMap;
 
 /// The most pages for trampolines. Most calls need one each.
 const PAGES_MAX: usize = 4096;
 
-/// A call and its landing.
+/// A call and its target.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Planned {
     pub(super) at: u64,
-    landing: u64,
+    target: u64,
 }
 
 /// All trampolines of this process.
 #[derive(Debug, Default)]
-pub(super) struct Landings {
+pub(super) struct JumpTargets {
     /// Their places, by the address of the call.
     all: BTreeMap<u64, u64>,
     /// The pages that they are on.
     pages: Vec<u64>,
 }
 
-impl Landings {
-    /// Puts a trampoline at the landing of each call; `None` if there is no room for one of them.
+impl JumpTargets {
+    /// Puts a trampoline at the target of each call; `None` if there is no room for one of them.
     pub(super) fn plan(&mut self, calls: &[u64], maps: &Maps, entry: u64) -> Option<Vec<Planned>> {
         let mut planned = Vec::with_capacity(calls.len());
         for (index, at) in calls.iter().enumerate() {
             let bytes = copy(*at, &mut [0; JUMP_LEN])?;
-            let landing = landing(*at, bytes)?;
+            let target = jump_target(*at, bytes)?;
             // The bytes behind a call must stay: another call there would change one of them.
             let is_apart = |next: &u64| next.wrapping_sub(*at) >= JUMP_LEN as u64;
             if !calls.get(index + 1).is_none_or(is_apart) {
                 return None;
             }
-            planned.push(Planned { at: *at, landing });
+            planned.push(Planned { at: *at, target });
         }
         let pages = self.new_pages(&planned, maps)?;
         if !fill(&pages, &self.new_ones(&planned), entry) {
@@ -49,21 +49,21 @@ impl Landings {
             return None;
         }
         self.pages.extend(pages);
-        self.all.extend(planned.iter().map(|one| (one.at, one.landing)));
+        self.all.extend(planned.iter().map(|one| (one.at, one.target)));
         Some(planned)
     }
 
     /// Returns the calls that have no trampoline yet: an object that comes again to the same place
     /// finds the old ones.
     fn new_ones(&self, planned: &[Planned]) -> Vec<Planned> {
-        let is_new = |one: &&Planned| self.all.get(&one.at) != Some(&one.landing);
+        let is_new = |one: &&Planned| self.all.get(&one.at) != Some(&one.target);
         planned.iter().filter(is_new).copied().collect()
     }
 
     /// Maps the pages that new trampolines need.
     fn new_pages(&self, planned: &[Planned], maps: &Maps) -> Option<Vec<u64>> {
         let new = self.new_ones(planned);
-        let ranges = || new.iter().map(|one| one.landing..one.landing + TRAMPOLINE as u64);
+        let ranges = || new.iter().map(|one| one.target..one.target + TRAMPOLINE as u64);
         let mut sorted: Vec<Range<u64>> = ranges().collect();
         sorted.sort_unstable_by_key(|one| one.start);
         if sorted.windows(2).any(|two| two[0].end > two[1].start) {
@@ -91,9 +91,9 @@ impl Landings {
 /// Writes trampolines, and makes their pages executable.
 fn fill(pages: &[u64], planned: &[Planned], entry: u64) -> bool {
     for one in planned {
-        let Some(code) = trampoline(one.at, one.landing, entry) else { return false };
+        let Some(code) = trampoline(one.at, one.target, entry) else { return false };
         // SAFETY: bytes of pages that were mapped a moment ago, for this.
-        unsafe { (one.landing as *mut [u8; TRAMPOLINE]).write(code) };
+        unsafe { (one.target as *mut [u8; TRAMPOLINE]).write(code) };
     }
     let code = libc::PROT_READ | libc::PROT_EXEC;
     pages.iter().all(|page| protect(*page, PAGE, code).is_some())
