@@ -2,10 +2,10 @@
 //!
 //! # Theory of operation
 //! Two threads share the object: one takes the client's calls, the other sleeps until frames come
-//! while calls wait (`served_client`). Both answer waiting calls, in order, under the object's lock;
-//! neither waits for the client. The bell is rung only while it is armed, which the client does
-//! once it has emptied it: so it never holds more than one byte, and a client that does not read it
-//! stops nobody.
+//! while calls wait (`served_client`). Both answer waiting calls, in order, under the object's
+//! lock; neither waits for the client. The bell is rung only while it is armed, which the client
+//! does once it has emptied it: so it never holds more than one byte, and a client that does not
+//! read it stops nobody.
 //!
 //! Not here: the threads (`served_client`), and the packet socket (`sojourn_netif::Message`).
 

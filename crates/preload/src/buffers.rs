@@ -132,21 +132,7 @@ fn are_good(first: usize, pages: usize, access: Access) -> bool {
 /// operation that changes nothing.
 fn probe(page: usize, access: Access) -> bool {
     match access {
-        Access::Read => {
-            let mut byte = 0u8;
-            let here = [(&raw mut byte) as usize, 1];
-            let there = [page, 1];
-            let arguments = [
-                raw::process_number() as usize,
-                here.as_ptr() as usize,
-                1,
-                there.as_ptr() as usize,
-                1,
-                0,
-            ];
-            // SAFETY: reads one byte into `byte`, or fails.
-            unsafe { raw::call(libc::SYS_process_vm_readv, arguments) == 1 }
-        }
+        Access::Read => raw::read_memory(page, &mut [0]) == 1,
         Access::Write => {
             let word = 0u32;
             // `FUTEX_WAKE_OP` (futex(2)) adds 0 to the page's first word atomically, and wakes at

@@ -97,6 +97,23 @@ pub(crate) fn thread_number() -> i32 {
     unsafe { call(libc::SYS_gettid, [0; 6]) as i32 }
 }
 
+/// Has the kernel copy between `local`, memory that the caller answers for, and this process's
+/// memory at `at`, by `number`: process_vm_readv(2) or process_vm_writev(2). Returns the number of
+/// bytes; what is not mapped is an error, not a fault.
+pub(crate) fn transfer_memory(number: i64, local: &libc::iovec, at: usize) -> usize {
+    let remote = libc::iovec { iov_base: at as *mut _, iov_len: local.iov_len };
+    let (local, remote) = (core::ptr::from_ref(local) as usize, (&raw const remote) as usize);
+    // SAFETY: the caller's local memory; the other memory is the kernel's to check.
+    let done = unsafe { call(number, [process_number() as usize, local, 1, remote, 1, 0]) };
+    usize::try_from(done).unwrap_or(0)
+}
+
+/// Reads this process's memory at `at` into `to`. Returns the number of bytes that could be read.
+pub(crate) fn read_memory(at: usize, to: &mut [u8]) -> usize {
+    let local = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
+    transfer_memory(libc::SYS_process_vm_readv, &local, at)
+}
+
 /// Returns the current soft limit `RLIMIT_NOFILE` (getrlimit(2)).
 pub(crate) fn most_descriptors() -> u64 {
     limit_of(libc::RLIMIT_NOFILE)

@@ -154,8 +154,8 @@ impl FdEntry {
         self.rate_when_hot.store(u64::try_from(rate).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// Returns true if the calls that have made the descriptor hot by `now_ns` were far apart. A few
-    /// calls say nothing.
+    /// Returns true if the calls that have made the descriptor hot by `now_ns` were far apart. A
+    /// few calls say nothing.
     pub(crate) fn is_used_seldom(&self, now_ns: u64) -> bool {
         let calls = self.calls.load(Ordering::Relaxed);
         let time_ns = now_ns.saturating_sub(self.counted_since_ns.load(Ordering::Relaxed));

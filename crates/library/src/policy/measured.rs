@@ -2,9 +2,10 @@
 //!
 //! `session::progress` decides. While a session is away, the end that has woken its peer a few
 //! times looks once at the clock and at the rings' positions; that end sends the session home for a
-//! trial, or because it is used seldom. In the kernel the library counts the session's calls as for any descriptor, and takes a
-//! sample each time a threshold is reached ([`Library::may_move_again`]). Only sessions that have
-//! had a trial have a record. Not here: sessions with other hosts (`bulk`).
+//! trial, or because it is used seldom. In the kernel the library counts the session's calls as
+//! for any descriptor, and takes a sample each time a threshold is reached
+//! ([`Library::may_move_again`]). Only sessions that have had a trial have a record.
+//! Not here: sessions with other hosts (`bulk`).
 
 use crate::fds::entry::{FdEntry, mark};
 use crate::host::lock::lock;

@@ -4,18 +4,9 @@
 use crate::raw;
 use core::ffi::c_int;
 
-fn transfer(number: i64, local: libc::iovec, at: u64) -> usize {
-    let remote = libc::iovec { iov_base: at as *mut _, iov_len: local.iov_len };
-    let (local, remote) = ((&raw const local) as usize, (&raw const remote) as usize);
-    let arguments = [raw::process_number() as usize, local, 1, remote, 1, 0];
-    // SAFETY: the caller's local memory; the other memory is the kernel's to check.
-    usize::try_from(unsafe { raw::call(number, arguments) }).unwrap_or(0)
-}
-
 /// Reads memory at `at` into `to`. Returns the number of bytes that could be read.
 pub(super) fn read(at: u64, to: &mut [u8]) -> usize {
-    let local = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
-    transfer(libc::SYS_process_vm_readv, local, at)
+    raw::read_memory(at as usize, to)
 }
 
 /// Returns the bytes at `at`, by way of `to`; `None` if they cannot be read.
@@ -33,7 +24,8 @@ pub(super) fn bytes(at: u64, len: usize) -> Option<Vec<u8>> {
 /// the new one.
 pub(super) fn put(at: u64, mut byte: u8) -> Option<()> {
     let local = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
-    (transfer(libc::SYS_process_vm_writev, local, at) == 1).then_some(())
+    let done = raw::transfer_memory(libc::SYS_process_vm_writev, &local, at as usize);
+    (done == 1).then_some(())
 }
 
 /// Changes the protection of whole pages (mprotect(2)).
