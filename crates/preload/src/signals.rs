@@ -9,9 +9,10 @@
 //!
 //! A handler that arrives while its thread is inside the library (`tls::Thread::depth`) and not
 //! asleep is put off (`deferred`). Faults cannot wait and are never put off. While the thread
-//! sleeps, a handler runs as if outside the library, and is counted, so that the wait ends where the
-//! kernel's wait would (signal(7), "Interruption of system calls"). A handler that is put off before
-//! or after a sleep of a wait ends the wait, too: it runs at the next one, or as the call ends.
+//! sleeps, a handler runs as if outside the library, and is counted, so that the wait ends where
+//! the kernel's wait would (signal(7), "Interruption of system calls"). A handler that is put off
+//! before or after a sleep of a wait ends the wait, too: it runs at the next one, or as the call
+//! ends.
 
 use crate::deferred;
 use crate::guard::{self, can_open, is_open};
