@@ -44,12 +44,15 @@ pub enum OwnCalls {
 
 /// The shell around the library, as the library calls it.
 pub trait Host: Sync + core::fmt::Debug {
-    /// Begins a wait: handlers may run on this thread from now on. Handlers that ran before are
-    /// forgotten.
+    /// Begins a wait: handlers that were put off run now, and others run while the thread sleeps by
+    /// one of the calls of this trait. Those that arrive at other moments are put off, and end the
+    /// wait. The caller holds no lock now, nor when it sleeps: a handler may use the same session,
+    /// and may never return. Handlers that ran before are forgotten.
     fn wait_begins(&self);
     /// Ends a wait: handlers are put off again until the thread leaves the shell.
     fn wait_ends(&self);
-    /// Tells which handlers ran since [`Host::wait_begins`].
+    /// Tells which handlers ran since [`Host::wait_begins`]. One that was put off since then counts
+    /// as one that restarts calls: the next wait, or the end of the call, runs it.
     fn interrupt(&self) -> Interrupt;
     /// Sleeps on a futex as [`futex::wait`] does; also ends, or does not begin, if a handler has
     /// run since [`Host::wait_begins`]. The kernel by itself restarts a wait without a time limit

@@ -8,6 +8,7 @@ use crate::library::OwnCalls;
 use crate::library::{EpollEvent, Host, Interrupt, PollFd, Woken, library};
 #[cfg(target_arch = "x86_64")]
 use crate::rewriting;
+use crate::tls::{ADMITS, WAITS};
 use crate::{deferred, handlers, notice, pause, process, raw, rings, stack, stdio, threads, tls};
 use core::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 use core::time::Duration;
@@ -29,11 +30,14 @@ impl Host for Shell {
         let thread = tls::here();
         thread.ran.store(0, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
-        thread.waiting.store(1, Ordering::Relaxed);
+        thread.waiting.store(ADMITS, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
         if thread.put_off.load(Ordering::Relaxed) != 0 {
             deferred::release(thread);
         }
+        compiler_fence(Ordering::SeqCst);
+        thread.waiting.store(WAITS, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
     }
 
     fn wait_ends(&self) {
@@ -189,17 +193,32 @@ fn to_milliseconds(span: Option<Duration>) -> i32 {
     span.map_or(-1, |span| i32::try_from(span).unwrap_or(i32::MAX))
 }
 
+/// Makes a call during which handlers run at any moment, if the thread waits.
+fn admitting<R>(thread: &tls::Thread, call: impl FnOnce() -> R) -> R {
+    let before = thread.waiting.load(Ordering::Relaxed);
+    if before == 0 {
+        return call();
+    }
+    thread.waiting.store(ADMITS, Ordering::Relaxed);
+    compiler_fence(Ordering::SeqCst);
+    let result = call();
+    compiler_fence(Ordering::SeqCst);
+    thread.waiting.store(before, Ordering::Relaxed);
+    result
+}
+
 /// Makes a system call that may sleep, and counts the thread as waiting for signal handlers
 /// meanwhile.
 ///
 /// With a signal mask the call is made directly: only the kernel knows which signals the mask lets
 /// end the call.
 fn sleep(number: i64, arguments: [usize; 6], mask: Option<u64>) -> Result<usize, Errno> {
+    let thread = tls::here();
     // SAFETY: the arrays and values are the caller's, and live until the call returns.
     let result = unsafe {
         match mask {
-            Some(_) => raw::call(number, arguments),
-            None => pause::call(tls::here(), number, arguments),
+            Some(_) => admitting(thread, || raw::call(number, arguments)),
+            None => pause::call(thread, number, arguments),
         }
     };
     usize::try_from(result).map_err(|_| Errno::from_raw_os_error(-result as i32))

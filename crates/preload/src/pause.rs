@@ -59,10 +59,13 @@ global_asm!(
     ".pushsection .text.sojourn_pause, \"ax\", @progbits",
     ".globl sojourn_pause, sojourn_pause_look, sojourn_pause_call, sojourn_pause_out",
     ".hidden sojourn_pause, sojourn_pause_look, sojourn_pause_call, sojourn_pause_out",
+    ".globl sojourn_pause_end",
+    ".hidden sojourn_pause_end",
     ".type sojourn_pause, @function",
     "sojourn_pause:",
     ".cfi_startproc",
     body!(),
+    "sojourn_pause_end:",
     ".cfi_endproc",
     ".size sojourn_pause, . - sojourn_pause",
     ".popsection",
@@ -74,6 +77,7 @@ unsafe extern "C" {
     fn sojourn_pause_look();
     fn sojourn_pause_call();
     fn sojourn_pause_out();
+    fn sojourn_pause_end();
 }
 
 /// Makes a system call; returns `EINTR` instead if a handler has run since the wait began. Outside
@@ -88,6 +92,15 @@ pub(crate) unsafe fn call(thread: &Thread, number: i64, arguments: [usize; 6]) -
     }
     // SAFETY: the caller answers for the call, which a check precedes.
     unsafe { sojourn_pause(&raw const thread.ran, number, &raw const arguments) }
+}
+
+/// Returns true if the handler has interrupted a thread that sleeps by [`call`], or is about to.
+pub(crate) fn is_asleep(context: &ucontext_t) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    let at = context.uc_mcontext.gregs[libc::REG_RIP as usize] as usize;
+    #[cfg(target_arch = "aarch64")]
+    let at = context.uc_mcontext.pc as usize;
+    (sojourn_pause as *const () as usize..sojourn_pause_end as *const () as usize).contains(&at)
 }
 
 /// Ends the system call of a thread in which a handler has run and was counted, if the handler came

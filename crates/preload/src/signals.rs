@@ -8,9 +8,11 @@
 //! used up, further handlers are installed directly.
 //!
 //! A handler that arrives while its thread is inside the library (`tls::Thread::depth`) and not
-//! waiting is put off (`deferred`). Faults cannot wait and are never put off. While the library
-//! waits, a handler runs as if outside the library, and is counted, so that the wait ends where the
-//! kernel's wait would (signal(7), "Interruption of system calls").
+//! asleep is put off (`deferred`). Faults cannot wait and are never put off. While the thread
+//! sleeps, a handler runs as if outside the library, and is counted, so that the wait ends where
+//! the kernel's wait would (signal(7), "Interruption of system calls"). A handler that is put off
+//! before or after a sleep of a wait ends the wait, too: it runs at the next one, or as the call
+//! ends.
 
 use crate::deferred;
 use crate::guard::{self, can_open, is_open};
@@ -18,7 +20,7 @@ use crate::handlers::run;
 use crate::linker::address_of;
 use crate::next::next;
 use crate::relocation;
-use crate::tls::{Thread, here};
+use crate::tls::{ADMITS, Thread, here};
 use crate::trampoline::alias;
 use core::arch::global_asm;
 use core::ffi::{c_int, c_void};
@@ -223,9 +225,19 @@ unsafe fn deliver(coming: &PendingSignal, handler: impl FnOnce()) {
     let PendingSignal { signal, info, context, entry, restarts } = *coming;
     let thread = here();
     let is_outside = thread.depth.load(Ordering::Relaxed) == 0;
-    let is_waiting = thread.waiting.load(Ordering::Relaxed) != 0;
+    let waiting = thread.waiting.load(Ordering::Relaxed);
+    // SAFETY: the kernel's context of this signal.
+    let is_admitted = || match waiting {
+        0 => false,
+        ADMITS => true,
+        _ => crate::pause::is_asleep(unsafe { &*context.cast() }),
+    };
     // SAFETY: the kernel's information for this signal.
-    if !is_outside && !is_waiting && !is_fault(signal, unsafe { &*info }) {
+    if !is_outside && !is_admitted() && !is_fault(signal, unsafe { &*info }) {
+        if waiting != 0 {
+            let ran = thread.ran.load(Ordering::Relaxed);
+            thread.ran.store(ran.max(1), Ordering::Relaxed);
+        }
         // SAFETY: the kernel's own structures.
         return unsafe { deferred::put_off(thread, signal, entry, info, context.cast()) };
     }

@@ -9,6 +9,13 @@ use crate::validated::Validated;
 use core::arch::{asm, global_asm};
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 
+/// The thread waits: signal handlers run while it sleeps. At other moments of the wait it looks
+/// whether it should sleep, and may hold a lock of the library for that, which a handler's own call
+/// would wait for, or would keep for ever by leaving with longjmp(3).
+pub(crate) const WAITS: u32 = 1;
+/// The thread waits and holds no lock: signal handlers run at any moment.
+pub(crate) const ADMITS: u32 = 2;
+
 /// The state of one thread.
 #[repr(C, align(64))]
 #[derive(Default)]
@@ -16,10 +23,10 @@ pub(crate) struct Thread {
     /// More than 0 while the thread is inside the library: calls go directly to the kernel, signal
     /// handlers are put off.
     pub(crate) depth: AtomicU32,
-    /// 1 while the thread is inside, but waits: signal handlers run.
+    /// Whether the thread waits while it is inside: [`WAITS`], [`ADMITS`], or 0.
     pub(crate) waiting: AtomicU32,
     /// The handlers that have run since the wait began: 0 for none, 1 for handlers that restart
-    /// calls, 2 if one does not.
+    /// calls, 2 if one does not. 1 as well if one was put off, so that the wait ends for it.
     pub(crate) ran: AtomicU32,
     /// Counts the program's handlers that have run in this thread and do not restart calls.
     pub(crate) interrupting_handlers: AtomicU32,

@@ -147,6 +147,9 @@ fn text_of<'d>(differences: impl Iterator<Item = &'d Difference>) -> String {
 fn run_both(name: &str, program: &Path, at_once: u32) -> BTreeMap<String, Difference> {
     let mut sandbox = Sandbox::new().unwrap();
     sandbox.set("MOVE_AFTER_CALLS", "1");
+    if name == "spinning" {
+        sandbox.set("SPIN", "always");
+    }
     let mut plain = sandbox.command(Mode::Plain, program);
     surround(&mut plain, at_once);
     let mut under = sandbox.command(Mode::Sojourn, program);
@@ -209,6 +212,12 @@ fn process() {
 #[test]
 fn signals() {
     conform("signals", 4);
+}
+
+/// One case at a time: each of them keeps processors busy.
+#[test]
+fn spinning() {
+    conform("spinning", 1);
 }
 
 #[test]

@@ -126,7 +126,7 @@ impl Session {
                 .then_some(AwaitedPackets { session: self, events: bit::IN }),
             withdraw: &|| stream.withdraw_reader(),
         };
-        let waited = wait.run(self.rx_policy());
+        let waited = wait.run(|| self.rx_policy());
         stream.set_cpu(self.rx_policy().cpu());
         waited
     }
@@ -169,7 +169,7 @@ impl Session {
                 .then_some(AwaitedPackets { session: self, events: bit::OUT }),
             withdraw: &|| stream.withdraw_writer(),
         };
-        let waited = wait.run(self.tx_policy());
+        let waited = wait.run(|| self.tx_policy());
         stream.set_cpu(self.tx_policy().cpu());
         waited
     }
@@ -216,9 +216,11 @@ impl Wait<'_> {
         woken == Woken::TimedOut && left.is_some() && left == limit
     }
 
-    fn run(&self, mut policy: MutexGuard<'_, Policy>) -> Waited {
+    fn run<'p>(&self, policy: impl FnOnce() -> MutexGuard<'p, Policy>) -> Waited {
         let host = library().host();
+        // Before the lock is taken: handlers that were put off run now.
         host.wait_begins();
+        let mut policy = policy();
         // The result is kept: each further look would take in packets again, and would send
         // acknowledgements that could wait for the program's answer.
         let is_found = Cell::new(false);
