@@ -9,7 +9,9 @@ use crate::library::{EpollEvent, Host, Interrupt, PollFd, Woken, library};
 #[cfg(target_arch = "x86_64")]
 use crate::rewriting;
 use crate::tls::{ADMITS, WAITS};
-use crate::{deferred, handlers, notice, pause, process, raw, rings, stack, stdio, threads, tls};
+use crate::{
+    deferred, handlers, link_map, notice, pause, process, raw, rings, stack, stdio, threads, tls,
+};
 use core::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 use core::time::Duration;
 use libc::timespec;
@@ -110,7 +112,7 @@ impl Host for Shell {
     }
 
     fn has_ring_library(&self) -> bool {
-        rings::has_library()
+        link_map::has_liburing()
     }
 
     fn epoll_wait(

@@ -51,6 +51,7 @@ mod kernel_aio;
 mod lend;
 mod libio;
 mod library;
+mod link_map;
 mod linker;
 mod loaded;
 mod messages;

@@ -15,11 +15,9 @@
 //! Not here: the state of one ring (`ring`), the descriptors that one submission concerns
 //! (`submission`). Read io_uring(7) and io_uring_setup(2) first.
 
-mod liburing;
 mod ring;
 mod submission;
 
-pub(crate) use liburing::has_library;
 pub(crate) use ring::{Params, View};
 
 use crate::descriptors::opened;

@@ -7,7 +7,7 @@
 
 use crate::inside::{INTERNAL, hidden};
 use crate::next::c_library;
-use crate::{guard, raw, tls};
+use crate::{guard, link_map, raw, tls};
 use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering;
@@ -67,13 +67,14 @@ struct Named {
 /// The longest name of a thread, its final zero included (prctl(2)).
 const NAME_LEN: usize = 16;
 
-/// Starts a thread with a stack of `stack_len` bytes; false if the C library refuses.
+/// Starts a thread with a stack of `stack_len` bytes, not counting the thread's own variables, which
+/// the C library puts there, too; false if it refuses.
 pub(crate) fn spawn(name: &str, stack_len: usize, work: Box<dyn FnOnce() + Send>) -> bool {
     let mut named = Named { name: [0; NAME_LEN], work };
     let room = named.name.iter_mut().take(NAME_LEN - 1);
     room.zip(name.bytes()).for_each(|(at, byte)| *at = byte);
     let named = Box::into_raw(Box::new(named));
-    if create_detached(stack_len, named.cast()) {
+    if create_detached(stack_len.saturating_add(link_map::thread_local_len()), named.cast()) {
         return true;
     }
     // SAFETY: no thread was started that could take it.

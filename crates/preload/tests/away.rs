@@ -65,6 +65,18 @@ fn fortified() {
     }
 }
 
+/// A program with more thread-local variables than the stack of a thread of the library's has room
+/// for.
+#[test]
+fn large_thread_local_storage() {
+    for (size, name) in
+        [("-DTHREAD_LOCAL=200<<10", "storage-200"), ("-DTHREAD_LOCAL=4<<20", "storage-4000")]
+    {
+        let server = common::server(name);
+        run(&server, &common::build_with("away", name, &[size]), "w");
+    }
+}
+
 fn run(server: &common::Server, away: &Path, what: &str) {
     for kind in [None, Some("tcp")] {
         common::same_command(|| {

@@ -14,6 +14,11 @@ extern ssize_t __recvfrom_chk(int, void *, size_t, size_t, int, struct sockaddr 
 extern int __poll_chk(struct pollfd *, nfds_t, int, size_t);
 extern int __ppoll_chk(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *, size_t);
 
+#ifdef THREAD_LOCAL
+/* The C library puts it on the stacks of new threads, the library's own too. */
+__thread char storage[THREAD_LOCAL];
+#endif
+
 static void names(void) {
     char b[64];
     struct pollfd one = {s, POLLIN, 0};
