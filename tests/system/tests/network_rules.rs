@@ -196,7 +196,7 @@ fn a_ban_of_the_peer_brings_its_session_home() {
 /// addresses and ports alone.
 #[test]
 fn a_routing_rule_by_user_brings_sessions_home() {
-    let Some((a, b)) = hosts() else { return };
+    let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let mut talk = Talk::start(&link, End::A, PORT, false);
     talk.wait_until_away(true);
