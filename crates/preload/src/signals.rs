@@ -226,10 +226,10 @@ unsafe fn deliver(coming: &PendingSignal, handler: impl FnOnce()) {
     let thread = here();
     let is_outside = thread.depth.load(Ordering::Relaxed) == 0;
     let waiting = thread.waiting.load(Ordering::Relaxed);
-    // SAFETY: the kernel's context of this signal.
     let is_admitted = || match waiting {
         0 => false,
         ADMITS => true,
+        // SAFETY: the kernel's context of this signal.
         _ => crate::pause::is_asleep(unsafe { &*context.cast() }),
     };
     // SAFETY: the kernel's information for this signal.
