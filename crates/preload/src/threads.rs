@@ -67,8 +67,8 @@ struct Named {
 /// The longest name of a thread, its final zero included (prctl(2)).
 const NAME_LEN: usize = 16;
 
-/// Starts a thread with a stack of `stack_len` bytes, not counting the thread's own variables, which
-/// the C library puts there, too; false if it refuses.
+/// Starts a thread with a stack of `stack_len` bytes, without the thread-local variables, which the
+/// C library puts there, too; false if it refuses.
 pub(crate) fn spawn(name: &str, stack_len: usize, work: Box<dyn FnOnce() + Send>) -> bool {
     let mut named = Named { name: [0; NAME_LEN], work };
     let room = named.name.iter_mut().take(NAME_LEN - 1);
