@@ -271,7 +271,8 @@ impl ClientLink {
     /// socket down in both directions, and notifies the lane's thread.
     pub(crate) fn end(&self, reason: Reason) {
         let code = reason.code();
-        if self.ended.compare_exchange(0, code, Ordering::AcqRel, Ordering::Acquire).is_err() {
+        let ended = || self.ended.compare_exchange(0, code, Ordering::AcqRel, Ordering::Acquire);
+        if !self.thread.post_if(Note::Ended(self.id), || ended().is_ok()) {
             return;
         }
         self.region.reason().store(code, Ordering::Release);
@@ -279,7 +280,6 @@ impl ClientLink {
         // The hang-up wakes a client that sleeps on its socket; ringing wakes a client that sleeps
         // on its bell.
         self.ring_client();
-        self.thread.post(Note::Ended(self.id));
     }
 
     /// Wakes the client after a publication, if it sleeps.

@@ -66,11 +66,24 @@ impl<L> Mailbox<L> {
 
     /// Posts a note and wakes the thread.
     pub(crate) fn post(&self, note: Note<L>) {
-        lock(&self.notes).push_back(note);
-        // SYNC: release; pairs with the acquire swap in `take`.
+        self.post_if(note, || true);
+    }
+
+    /// Posts a note if `is_first` agrees, and returns its answer. Whoever sees what `is_first` has
+    /// changed posts behind this note: a client's number is free from then on, and the thread must
+    /// hear of the old client's end before it hears of the next client with that number.
+    pub(crate) fn post_if(&self, note: Note<L>, is_first: impl FnOnce() -> bool) -> bool {
+        let mut notes = lock(&self.notes);
+        if !is_first() {
+            return false;
+        }
+        notes.push_back(note);
+        drop(notes);
+        // SYNC: release; pairs with the acquire loads in `server` and `server::sleeping`.
         self.has_notes.store(true, Ordering::Release);
         self.poke.fetch_add(1, Ordering::Release);
         futex::wake(&self.poke);
+        true
     }
 
     /// Posts a note before all others.
@@ -95,5 +108,42 @@ impl<L> Mailbox<L> {
             self.has_notes.store(false, Ordering::Relaxed);
         }
         note
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_that_was_seen_to_have_ended_is_told_of_before_the_next_one() {
+        const ROUNDS: u32 = 20_000;
+        let mailbox = Mailbox::<()>::new(0);
+        let ended = AtomicU32::new(0);
+        let id = |generation| ClientId { index: 0, generation };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 1..=ROUNDS {
+                    // The control thread: the number is free, and goes to the next client.
+                    while ended.load(Ordering::Acquire) < round {
+                        core::hint::spin_loop();
+                    }
+                    mailbox.post(Note::Rang(id(round)));
+                }
+            });
+            for round in 1..=ROUNDS {
+                assert!(mailbox.post_if(Note::Ended(id(round)), || {
+                    ended.store(round, Ordering::Release);
+                    true
+                }));
+                let first = mailbox.take();
+                assert!(matches!(first, Some(Note::Ended(one)) if one == id(round)), "{first:?}");
+                while mailbox.take().is_none() {
+                    core::hint::spin_loop();
+                }
+            }
+        });
+        assert!(!mailbox.post_if(Note::Ended(id(1)), || false));
+        assert!(mailbox.take().is_none());
     }
 }
