@@ -20,7 +20,7 @@ const RECORDS_MAX: &str = "2000000";
 /// Number of streams of one session, bytes through one stream, and the longest time for either.
 const MOVES: u64 = 15;
 const BYTES: u64 = 4 << 20;
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
