@@ -7,7 +7,7 @@
 //! here: the contents of a file and the checks of each site (`sojourn_abi::cache`).
 
 use crate::plain::starts_with;
-use crate::raw;
+use crate::raw::{self, is_file};
 use core::ffi::CStr;
 use core::ffi::c_char;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -141,10 +141,6 @@ fn status_at(path: &CStr) -> Option<libc::stat> {
     // there is none.
     let (result, status) = unsafe { (raw::call(libc::SYS_stat, arguments), status.assume_init()) };
     (result == 0).then_some(status)
-}
-
-fn is_file(status: &libc::stat) -> bool {
-    status.st_mode & libc::S_IFMT == libc::S_IFREG
 }
 
 /// Returns true if a file or folder is this user's own, and no one else can write it.

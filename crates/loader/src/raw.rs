@@ -109,6 +109,11 @@ pub(crate) fn status(fd: usize) -> Option<libc::stat> {
     (result == 0).then_some(status)
 }
 
+/// Returns true if this is the status of an ordinary file.
+pub(crate) fn is_file(status: &libc::stat) -> bool {
+    status.st_mode & libc::S_IFMT == libc::S_IFREG
+}
+
 /// Maps all of a file for reading, until [`unmap`].
 ///
 /// # Errors

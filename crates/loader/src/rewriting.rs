@@ -118,7 +118,7 @@ pub(crate) fn rewrite_mapped(at: usize, arguments: &[usize; 6]) {
 /// Returns how many of `len` mapped bytes the file has, from this offset on: the pages behind its
 /// end cannot be read (mmap(2), `SIGBUS`). `None` if it has none, or is no ordinary file.
 fn within_file(fd: usize, offset: usize, len: usize) -> Option<usize> {
-    let status = raw::status(fd).filter(|status| status.st_mode & libc::S_IFMT == libc::S_IFREG)?;
+    let status = raw::status(fd).filter(raw::is_file)?;
     let rest = usize::try_from(status.st_size).ok()?.checked_sub(offset)?;
     let readable = len.min(rest.next_multiple_of(PAGE));
     (readable > 0).then_some(readable)

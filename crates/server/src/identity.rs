@@ -15,6 +15,7 @@
 
 mod accepted_values;
 mod addresses;
+mod attributes;
 mod datagram;
 mod diag;
 mod fifo;

@@ -144,22 +144,25 @@ impl FdEntry {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Notes the rate of the calls that have made the descriptor hot by `now_ns`. A few calls say
-    /// nothing.
+    /// Returns the time that the counted calls have taken by `now_ns`, in nanoseconds. `None` for a
+    /// few calls, which say nothing.
+    fn time_of_calls(&self, now_ns: u64) -> Option<u64> {
+        let is_enough = self.calls.load(Ordering::Relaxed) >= RATE_CALLS;
+        is_enough.then(|| now_ns.saturating_sub(self.counted_since_ns.load(Ordering::Relaxed)))
+    }
+
+    /// Notes the rate of the calls that have made the descriptor hot by `now_ns`.
     pub(crate) fn note_rate(&self, now_ns: u64) {
-        let time_ns = now_ns.saturating_sub(self.counted_since_ns.load(Ordering::Relaxed));
-        let is_known = self.calls.load(Ordering::Relaxed) >= RATE_CALLS && time_ns > 0;
         let bytes = u128::from(self.counted()) * 1_000_000_000;
-        let rate = if is_known { bytes / u128::from(time_ns) } else { 0 };
+        let time_ns = self.time_of_calls(now_ns).filter(|time_ns| *time_ns > 0);
+        let rate = time_ns.map_or(0, |time_ns| bytes / u128::from(time_ns));
         self.rate_when_hot.store(u64::try_from(rate).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// Returns true if the calls that have made the descriptor hot by `now_ns` were far apart. A
-    /// few calls say nothing.
+    /// Returns true if the calls that have made the descriptor hot by `now_ns` were far apart.
     pub(crate) fn is_used_seldom(&self, now_ns: u64) -> bool {
-        let calls = self.calls.load(Ordering::Relaxed);
-        let time_ns = now_ns.saturating_sub(self.counted_since_ns.load(Ordering::Relaxed));
-        calls >= RATE_CALLS && time_ns / u64::from(calls) >= SELDOM_NS
+        let calls = u64::from(self.calls.load(Ordering::Relaxed));
+        self.time_of_calls(now_ns).is_some_and(|time_ns| time_ns / calls >= SELDOM_NS)
     }
 
     /// Returns the rate that [`FdEntry::note_rate`] has noted, in bytes a second; 0: not known.

@@ -118,7 +118,7 @@ pub(crate) fn has_error(fd: i32) -> bool {
 
 /// Takes the error that the kernel has for the next call. Returns false if there was none.
 pub(crate) fn take_error(fd: i32) -> bool {
-    has_error(fd) && at(fd).and_then(sockopt::socket_error).is_ok_and(|error| error.is_err())
+    at(fd).and_then(sockopt::socket_error).is_ok_and(|error| error.is_err())
 }
 
 /// Returns true if the other end is closed, as far as the kernel knows.

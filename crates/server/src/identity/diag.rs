@@ -10,6 +10,7 @@
 //! space is made by a thread that enters it, which the kernel allows to privileged servers. Not
 //! here: the choice of the questions (`socket`, `datagram`).
 
+use super::attributes::{Attribute, attributes};
 use crate::raw;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -417,12 +418,10 @@ fn unix_answer(message: &[u8]) -> Option<UnixSocket> {
     let cookie = u64::from_ne_bytes(message.get(8..16)?.try_into().ok()?);
     let mut socket =
         UnixSocket { state: *message.get(2)?, inode: word(message, 4)?, cookie, peer: 0 };
-    let mut rest = &message[UNIX_MSG..];
-    while let (Some(len), Some(kind)) = (half(rest, 0), half(rest, 2)) {
+    for Attribute { kind, value } in attributes(&message[UNIX_MSG..]) {
         if kind == UNIX_DIAG_PEER {
-            socket.peer = word(rest, 4)?;
+            socket.peer = word(value, 0)?;
         }
-        rest = rest.get((len.max(4) as usize).next_multiple_of(4)..).unwrap_or(&[]);
     }
     Some(socket)
 }

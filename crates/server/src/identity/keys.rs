@@ -2,23 +2,16 @@
 //!
 //! Not here: the question (`signed`).
 
+use super::attributes::attributes;
+
 /// Length of `struct inet_diag_msg`, and `INET_DIAG_MD5SIG` of the attributes behind it.
 const MESSAGE: usize = 72;
 const MD5SIG: u16 = 18;
-const NESTED: u16 = 1 << 15;
 
 /// Returns true if the kernel's answer for a socket lists keys.
 pub(super) fn tells_of_keys(message: &[u8]) -> bool {
-    let mut rest = message.get(MESSAGE..).unwrap_or_default();
-    while let Some((head, _)) = rest.split_first_chunk::<4>() {
-        let [a, b, c, d] = *head;
-        if u16::from_ne_bytes([c, d]) & !NESTED == MD5SIG {
-            return true;
-        }
-        let len = usize::from(u16::from_ne_bytes([a, b])).max(4).next_multiple_of(4);
-        rest = rest.get(len..).unwrap_or_default();
-    }
-    false
+    let mut all = attributes(message.get(MESSAGE..).unwrap_or_default());
+    all.any(|attribute| attribute.kind == MD5SIG)
 }
 
 #[cfg(test)]
