@@ -16,7 +16,7 @@ use crate::session::Session;
 use crate::session::directions::TxPhase;
 use crate::session::identity::Generation;
 use crate::session::progress::{
-    Clocks, Next, Rate, Sample, TrialHistory, TrialProgress, TrialRates,
+    Next, Rate, Sample, TrialHistory, TrialProgress, TrialRates,
 };
 use core::sync::atomic::Ordering;
 use rustix::time::{ClockId, clock_gettime};
@@ -25,20 +25,20 @@ use sojourn_shm::deadline::now_ns;
 use sojourn_stream::{Stream, Traffic};
 
 /// Wake-ups of the peer between two samples.
-pub(crate) const RINGS: u32 = 32;
+pub(crate) const RINGS: u32 = 8;
 
 impl Library {
     /// Counts `bytes` of a descriptor that has had a trial and has reached a threshold; tells
     /// whether it may be offered.
     pub(crate) fn may_move_again(&self, fd: i32, entry: &FdEntry, bytes: u64) -> bool {
-        self.may_move_at(clocks(), fd, entry, bytes)
+        self.may_move_at(now_ns(), fd, entry, bytes)
     }
 
-    pub(crate) fn may_move_at(&self, at: Clocks, fd: i32, entry: &FdEntry, bytes: u64) -> bool {
+    pub(crate) fn may_move_at(&self, now_ns: u64, fd: i32, entry: &FdEntry, bytes: u64) -> bool {
         let Some(engine) = self.engine() else { return true };
         let version = entry.version.load(Ordering::SeqCst);
         let next = match lock(&engine.measured).of_mut(fd, version) {
-            Some(past) => past.count(at, bytes),
+            Some(past) => past.count(now_ns, bytes, process_time_ns),
             None => Next::Leave,
         };
         match next {
@@ -97,9 +97,9 @@ impl Session {
             let Some(local) = self.local() else { return };
             let Some(stream) = tx.stream.as_ref().filter(|stream| judges(stream)) else { return };
             let Traffic { sent, received } = stream.totals();
-            let at = clocks();
+            let now_ns = now_ns();
             let total = sent.saturating_add(received);
-            (at.now_ns, lock(&local.progress).sample(at, total))
+            (now_ns, lock(&local.progress).sample(now_ns, total, process_time_ns))
         };
         // A pending kernel event may be the session's end, and such a trial would show nothing.
         if sample == Sample::Away || self.tx_kernel_event.load(Ordering::Relaxed) {
@@ -121,10 +121,6 @@ impl Session {
         }
         self.leave(ReasonT::Trial, false);
     }
-}
-
-fn clocks() -> Clocks {
-    Clocks { now_ns: now_ns(), cpu_ns: process_time_ns() }
 }
 
 /// Returns the processor time of the process in nanoseconds.

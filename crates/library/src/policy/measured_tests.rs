@@ -4,7 +4,7 @@
 use crate::fds::entry::mark;
 use crate::host::lock::lock;
 use crate::process::library::library;
-use crate::session::progress::{Clocks, TrialHistory};
+use crate::session::progress::TrialHistory;
 use crate::session_fakes::{Pair, is_away, read, write};
 use core::sync::atomic::Ordering;
 use sojourn_session::ReasonT;
@@ -21,7 +21,7 @@ fn make_due(pair: &Pair) {
     let now_ns = now_ns();
     for step in (1..=STEPS).rev() {
         // Nothing went through: whatever the kernel does is more.
-        away.sample(Clocks { now_ns: now_ns - step * STEP_NS, cpu_ns: 0 }, 0);
+        away.sample(now_ns - step * STEP_NS, 0, || 0);
     }
     let local = session.local().unwrap();
     *lock(&local.progress) = away;
@@ -60,7 +60,7 @@ fn a_session_that_is_used_seldom_goes_home_and_may_move_again() {
     let local = library().session_of(pair.fd(0)).unwrap().local().unwrap();
     let mut away = TrialHistory::new().away();
     for seconds in [2, 1] {
-        away.sample(Clocks { now_ns: now_ns() - seconds * 1_000_000_000, cpu_ns: 0 }, 0);
+        away.sample(now_ns() - seconds * 1_000_000_000, 0, || 0);
     }
     *lock(&local.progress) = away;
     local.is_due.store(true, Ordering::Relaxed);
@@ -80,10 +80,7 @@ fn what_did_better_in_the_kernel_stays_there_and_says_why() {
     let fd = pair.fd(0);
     let entry = library().table.known(fd).unwrap();
     let now_ns = now_ns();
-    let asked = |step| {
-        let at = Clocks { now_ns: now_ns + step * STEP_NS, cpu_ns: 0 };
-        library().may_move_at(at, fd, entry, 1000)
-    };
+    let asked = |step| library().may_move_at(now_ns + step * STEP_NS, fd, entry, 1000);
     let decided = (0..100).find(|step| asked(*step) || entry.kept_for().is_some());
     assert!(decided.is_some_and(|step| step > 30), "{decided:?}");
     assert_eq!(entry.kept_for(), Some(ReasonT::Slower));

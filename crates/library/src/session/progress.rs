@@ -20,8 +20,9 @@
 //! trials cost less and less.
 //!
 //! A program that paces itself makes the same progress anywhere. There the **processor time** of
-//! the process for each byte decides, if it is much more away. A session whose peer is woken a few
-//! times a second only goes home without a trial.
+//! the process for each byte decides, if it is much more away. To ask for it takes a system call,
+//! so it comes in as a function, which is called where a slice begins. A session whose peer is woken
+//! a few times a second only goes home without a trial.
 
 /// Length of a slice, and the length beyond which a slice had a pause in it (nanoseconds).
 const SLICE_NS: u64 = 20_000_000;
@@ -38,7 +39,7 @@ const TRIAL_AFTER_MAX_NS: u64 = 3600 * SECOND_NS;
 const AGAIN_AFTER_NS: u64 = SECOND_NS / 5;
 /// Samples of which each took at least so long, one after the other, show that a session is used
 /// seldom (nanoseconds).
-const SELDOM_NS: u64 = 256_000_000;
+const SELDOM_NS: u64 = 64_000_000;
 const SELDOM_SAMPLES: u32 = 2;
 /// The longest time that a trial may last.
 const TRIAL_MAX_NS: u64 = SECOND_NS;
@@ -56,14 +57,6 @@ const WINS: [u64; 4] = [1100, 1080, 1065, 1055];
 const DOUBT: u64 = 1030;
 /// The kernel makes as good progress from here on, for the comparison of processor times.
 const EVEN: u64 = 970;
-
-/// The clocks at a sample, in nanoseconds.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Clocks {
-    pub(crate) now_ns: u64,
-    /// Processor time of the process.
-    pub(crate) cpu_ns: u64,
-}
 
 /// What goes through in a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,7 +89,9 @@ impl Rate {
 /// The beginning of a slice.
 #[derive(Clone, Copy, Debug)]
 struct SliceStart {
-    clocks: Clocks,
+    now_ns: u64,
+    /// Processor time of the process.
+    cpu_ns: u64,
     /// Bytes that had gone through.
     bytes: u64,
 }
@@ -113,16 +108,16 @@ struct Meter {
 impl Meter {
     /// Counts that `total` bytes have gone through by now. Returns false if there was a pause,
     /// which discards all slices.
-    fn count(&mut self, at: Clocks, total: u64) -> bool {
-        let start = SliceStart { clocks: at, bytes: total };
-        let Some(SliceStart { clocks: since, bytes: before }) = self.since else {
-            self.since = Some(start);
+    fn count(&mut self, now_ns: u64, total: u64, cpu_ns: impl FnOnce() -> u64) -> bool {
+        let Some(since) = self.since else {
+            self.since = Some(SliceStart { now_ns, cpu_ns: cpu_ns(), bytes: total });
             return true;
         };
-        let time = at.now_ns.saturating_sub(since.now_ns);
+        let time = now_ns.saturating_sub(since.now_ns);
         if time < SLICE_NS {
             return true;
         }
+        let start = SliceStart { now_ns, cpu_ns: cpu_ns(), bytes: total };
         if time > SLICE_MAX_NS {
             *self = Self { since: Some(start), ..Self::default() };
             return false;
@@ -132,8 +127,8 @@ impl Meter {
         if self.count > SKIPPED {
             let place = (self.count - SKIPPED - 1) as usize % SLICES;
             self.rates[place] = Rate {
-                bytes: Rate::of(total.saturating_sub(before), time),
-                cpu_ns: Rate::of(at.cpu_ns.saturating_sub(since.cpu_ns), time),
+                bytes: Rate::of(total.saturating_sub(since.bytes), time),
+                cpu_ns: Rate::of(start.cpu_ns.saturating_sub(since.cpu_ns), time),
             };
         }
         true
@@ -180,26 +175,31 @@ pub(crate) enum Sample {
 impl TrialProgress {
     /// Takes a sample, after some more wake-ups of the peer: `total` bytes have gone both ways by
     /// now.
-    pub(crate) fn sample(&mut self, at: Clocks, total: u64) -> Sample {
+    pub(crate) fn sample(
+        &mut self,
+        now_ns: u64,
+        total: u64,
+        cpu_ns: impl FnOnce() -> u64,
+    ) -> Sample {
         if self.trial_after_ns == 0 {
             return Sample::Away;
         }
-        let before_ns = self.sampled_ns.replace(at.now_ns).unwrap_or(at.now_ns);
-        let is_late = at.now_ns.saturating_sub(before_ns) >= SELDOM_NS;
+        let before_ns = self.sampled_ns.replace(now_ns).unwrap_or(now_ns);
+        let is_late = now_ns.saturating_sub(before_ns) >= SELDOM_NS;
         self.late = if is_late { self.late + 1 } else { 0 };
         if self.late >= SELDOM_SAMPLES {
             return Sample::Seldom;
         }
-        self.due(at, total).map_or(Sample::Away, Sample::TrialDue)
+        self.due(now_ns, total, cpu_ns).map_or(Sample::Away, Sample::TrialDue)
     }
 
     /// Returns the rate away if a trial is due.
-    fn due(&mut self, at: Clocks, total: u64) -> Option<Rate> {
-        if !self.meter.count(at, total) {
+    fn due(&mut self, now_ns: u64, total: u64, cpu_ns: impl FnOnce() -> u64) -> Option<Rate> {
+        if !self.meter.count(now_ns, total, cpu_ns) {
             self.steady_since = None;
         }
-        let since = *self.steady_since.get_or_insert(at.now_ns);
-        let steady_ns = at.now_ns.saturating_sub(since);
+        let since = *self.steady_since.get_or_insert(now_ns);
+        let steady_ns = now_ns.saturating_sub(since);
         let rate = self.meter.rate()?;
         let was_faster = self.before / 11 > rate.bytes / 10;
         let after_ns =
@@ -281,15 +281,19 @@ impl TrialHistory {
     }
 
     /// Counts `bytes` that have gone through the kernel since the last call; tells what follows.
-    pub(crate) fn count(&mut self, at: Clocks, bytes: u64) -> Next {
-        let now_ns = at.now_ns;
+    pub(crate) fn count(
+        &mut self,
+        now_ns: u64,
+        bytes: u64,
+        cpu_ns: impl FnOnce() -> u64,
+    ) -> Next {
         let began_ns = match self.stage {
             Stage::Hold { until_ns } if now_ns < until_ns => return Next::Stay,
             Stage::Hold { .. } => return Next::Leave,
             Stage::Trial { began_ns } => began_ns,
         };
         self.total += bytes;
-        self.meter.count(at, self.total);
+        self.meter.count(now_ns, self.total, cpu_ns);
         self.kernel = self.meter.rate();
         match self.kernel {
             Some(kernel) => self.decide(now_ns, kernel),

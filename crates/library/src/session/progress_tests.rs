@@ -33,8 +33,9 @@ impl Default for World {
     }
 }
 
-fn at(now_ns: u64) -> Clocks {
-    Clocks { now_ns, cpu_ns: 0 }
+/// A clock of processor time that says nothing.
+fn silent() -> u64 {
+    0
 }
 
 #[derive(Debug, Default, PartialEq)]
@@ -64,10 +65,9 @@ fn play(world: &World, seconds: u64) -> Story {
         total += bytes;
         let share = if away.is_some() { world.away_cpu } else { world.kernel_cpu };
         cpu_ns += (share * STEP_NS as f64 * (1.0 + world.noise * noise.next())) as u64;
-        let at = Clocks { now_ns, cpu_ns };
         match &mut away {
             Some(watch) => {
-                if let Sample::TrialDue(rate) = watch.sample(at, total) {
+                if let Sample::TrialDue(rate) = watch.sample(now_ns, total, || cpu_ns) {
                     story.trials += 1;
                     past.goes_home(now_ns, rate);
                     away = None;
@@ -75,7 +75,7 @@ fn play(world: &World, seconds: u64) -> Story {
             }
             None => {
                 story.in_kernel += 1.0 / steps as f64;
-                match past.count(at, bytes) {
+                match past.count(now_ns, bytes, || cpu_ns) {
                     Next::Stay => {}
                     Next::Slower => story.slower += 1,
                     Next::Leave => (away, total) = (Some(past.away()), 0),
@@ -178,7 +178,7 @@ fn sessions_with_pauses_are_never_tried() {
         for step in 0..30 {
             total += 1000;
             let now_ns = burst * SECOND_NS + step * STEP_NS;
-            assert_eq!(away.sample(at(now_ns), total), Sample::Away);
+            assert_eq!(away.sample(now_ns, total, silent), Sample::Away);
         }
     }
 }
@@ -187,24 +187,24 @@ fn sessions_with_pauses_are_never_tried() {
 fn a_trial_that_finds_nothing_to_measure_ends_and_the_next_is_later() {
     let mut past = TrialHistory::new();
     past.goes_home(SECOND_NS, Rate { bytes: 1000, cpu_ns: 0 });
-    assert_eq!(past.count(at(SECOND_NS + TRIAL_MAX_NS - 1), 10), Next::Stay);
-    assert_eq!(past.count(at(SECOND_NS + TRIAL_MAX_NS), 10), Next::Leave);
+    assert_eq!(past.count(SECOND_NS + TRIAL_MAX_NS - 1, 10, silent), Next::Stay);
+    assert_eq!(past.count(SECOND_NS + TRIAL_MAX_NS, 10, silent), Next::Leave);
     assert_eq!(past.away().trial_after_ns, 4 * TRIAL_AFTER_NS);
-    assert_eq!(past.count(at(SECOND_NS + TRIAL_MAX_NS), 10), Next::Leave, "until it has left");
+    assert_eq!(past.count(SECOND_NS + TRIAL_MAX_NS, 10, silent), Next::Leave, "until it has left");
 }
 
 #[test]
 fn one_that_is_not_watched_is_never_tried() {
     let mut away = TrialProgress::default();
-    assert!((0..100_000).all(|step| away.sample(at(step * STEP_NS), step << 10) == Sample::Away));
-    assert!((0..100).all(|step| away.sample(at(step * SECOND_NS), 0) == Sample::Away));
+    assert!((0..100_000).all(|step| away.sample(step * STEP_NS, step << 10, silent) == Sample::Away));
+    assert!((0..100).all(|step| away.sample(step * SECOND_NS, 0, silent) == Sample::Away));
 }
 
 #[test]
 fn one_that_is_used_seldom_goes_home_without_a_trial() {
     let samples = |step_ns| {
         let mut away = TrialHistory::new().away();
-        (0..10).map(move |step| away.sample(at(step * step_ns), 64 * step)).collect::<Vec<_>>()
+        (0..10).map(move |step| away.sample(step * step_ns, 64 * step, silent)).collect::<Vec<_>>()
     };
     assert_eq!(samples(SELDOM_NS)[..3], [Sample::Away, Sample::Away, Sample::Seldom]);
     // Just fast enough, for as long as it likes.
@@ -212,5 +212,5 @@ fn one_that_is_used_seldom_goes_home_without_a_trial() {
     // A pause is no pace.
     let mut away = TrialHistory::new().away();
     let times = (0..100).map(|burst| burst * SECOND_NS).flat_map(|from| [from, from + STEP_NS]);
-    assert!(times.into_iter().all(|now_ns| away.sample(at(now_ns), 0) == Sample::Away));
+    assert!(times.into_iter().all(|now_ns| away.sample(now_ns, 0, silent) == Sample::Away));
 }
