@@ -74,6 +74,11 @@ pub trait Host: Sync + core::fmt::Debug {
     fn on_own_stack(&self, work: &mut dyn FnMut()) {
         work();
     }
+    /// Calls `write`, which writes to a pipe, and returns true if that failed with `EPIPE`. The
+    /// `SIGPIPE` of such a write is not the program's, and must not reach it.
+    fn without_sigpipe(&self, write: &mut dyn FnMut() -> bool) {
+        write();
+    }
     /// Returns true if this thread may be in a signal handler. If so the library calls nothing that
     /// is not async-signal-safe (signal-safety(7)).
     fn in_handler(&self) -> bool {

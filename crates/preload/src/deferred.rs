@@ -11,9 +11,9 @@
 //! one at its head. The signal that was sent again is delivered last. It reports the information
 //! that is kept and keeps nothing, so all are reported in order.
 
-use crate::raw;
 use crate::tls::Thread;
 use crate::turns::SignalInfo;
+use crate::{mask, raw};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, Ordering};
 use libc::{siginfo_t, ucontext_t};
@@ -76,7 +76,7 @@ pub(crate) unsafe fn put_off(
 ) {
     // No other handler runs from here until the thread continues: each must know of all signals
     // that were put off before it.
-    mask(libc::SIG_BLOCK, !0);
+    mask::change(libc::SIG_BLOCK, !0);
     let bit = 1u64 << (signal - 1);
     // All signals that are put off are blocked, not only this one: the kernel may start several
     // handlers on top of one another before the last of them runs, and the mask that an earlier one
@@ -131,12 +131,6 @@ fn reinstall(signal: c_int, handler: usize) {
     }
 }
 
-fn mask(how: c_int, signals: u64) {
-    let arguments = [how as usize, (&raw const signals) as usize, 0, 8, 0, 0];
-    // SAFETY: changes this thread's mask only.
-    unsafe { raw::call(libc::SYS_rt_sigprocmask, arguments) };
-}
-
 /// Returns the address of the mask that the thread has once the handler has returned.
 fn going_on_with(context: *mut ucontext_t) -> *mut u64 {
     // SAFETY: computes an address only; the kernel's set is the first word of the C library's.
@@ -161,5 +155,5 @@ pub(crate) unsafe fn release_later(thread: &Thread, context: *mut ucontext_t) {
 #[inline(never)]
 pub(crate) fn release(thread: &Thread) {
     let signals = thread.put_off.swap(0, Ordering::Relaxed);
-    mask(libc::SIG_UNBLOCK, signals);
+    mask::change(libc::SIG_UNBLOCK, signals);
 }

@@ -10,7 +10,8 @@ use crate::library::{EpollEvent, Host, Interrupt, PollFd, Woken, library};
 use crate::rewriting;
 use crate::tls::{ADMITS, WAITS};
 use crate::{
-    deferred, handlers, link_map, notice, pause, process, raw, rings, stack, stdio, threads, tls,
+    deferred, handlers, link_map, mask, notice, pause, process, raw, rings, stack, stdio, threads,
+    tls,
 };
 use core::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 use core::time::Duration;
@@ -84,6 +85,10 @@ impl Host for Shell {
 
     fn on_own_stack(&self, work: &mut dyn FnMut()) {
         stack::run(work);
+    }
+
+    fn without_sigpipe(&self, write: &mut dyn FnMut() -> bool) {
+        mask::without_sigpipe(write);
     }
 
     fn in_handler(&self) -> bool {

@@ -54,6 +54,7 @@ mod library;
 mod link_map;
 mod linker;
 mod loaded;
+mod mask;
 mod messages;
 mod next;
 mod notice;

@@ -13,8 +13,8 @@
 
 use crate::handlers::{in_handler, stack_pointer};
 use crate::heap::{map, unmap};
-use crate::raw;
 use crate::tls::{Thread, here};
+use crate::{mask, raw};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -64,7 +64,7 @@ impl Own {
         // A handler may run on an alternate stack (sigaltstack(2)). While the stack pointer is
         // elsewhere, the kernel would take that stack for free and start another handler at its
         // top. So all signals are blocked.
-        let mask = in_handler(thread).then(|| set_mask(!0));
+        let mask = in_handler(thread).then(|| mask::change(libc::SIG_SETMASK, !0));
         thread.own_stack.store(stack_pointer(), Ordering::Relaxed);
         Some(Self { lowest, place, thread, mask })
     }
@@ -84,7 +84,7 @@ impl Drop for Own {
             None => unmap((self.lowest - GUARD) as *mut u8, LEN + GUARD),
         }
         if let Some(mask) = self.mask {
-            set_mask(mask);
+            mask::change(libc::SIG_SETMASK, mask);
         }
     }
 }
@@ -125,16 +125,6 @@ pub(crate) fn became_child() {
     for place in &STACKS {
         place.fetch_and(!TAKEN, Ordering::Relaxed);
     }
-}
-
-fn set_mask(mask: u64) -> u64 {
-    let mut before = 0u64;
-    let (new, old) = ((&raw const mask) as usize, (&raw mut before) as usize);
-    // SAFETY: both masks are local.
-    unsafe {
-        raw::call(libc::SYS_rt_sigprocmask, [libc::SIG_SETMASK as usize, new, old, 8, 0, 0]);
-    }
-    before
 }
 
 /// Calls `work` on a stack of the library's own. Calls it on the current stack if that is such a

@@ -7,7 +7,7 @@
 
 use crate::inside::{INTERNAL, hidden};
 use crate::next::c_library;
-use crate::{guard, link_map, raw, tls};
+use crate::{guard, link_map, mask, raw, tls};
 use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering;
@@ -36,12 +36,12 @@ unsafe extern "C-unwind" fn create(
     argument: *mut c_void,
 ) -> c_int {
     let task = Box::into_raw(Box::new(Task { start, argument }));
-    let before = set_mask(!INTERNAL);
+    let before = mask::change(libc::SIG_SETMASK, !INTERNAL);
     // SAFETY: the caller's arguments, except the start function, which is `run` with the argument
     // that it expects.
     let result =
         unsafe { c_library!(c"pthread_create" as CreateFn)(thread, attributes, run, task.cast()) };
-    set_mask(before);
+    mask::change(libc::SIG_SETMASK, before);
     if result != 0 {
         // SAFETY: no thread was started that could take the task.
         drop(unsafe { Box::from_raw(task) });
@@ -115,21 +115,5 @@ extern "C-unwind" fn work(named: *mut c_void) -> *mut c_void {
 
 /// Unblocks all signals in this thread, as in a thread of the program's.
 pub(crate) fn take_signals() {
-    set_mask(0);
-}
-
-/// Sets this thread's signal mask. Returns the previous one.
-fn set_mask(mask: u64) -> u64 {
-    let mut before = 0u64;
-    let arguments = [
-        libc::SIG_SETMASK as usize,
-        (&raw const mask) as usize,
-        (&raw mut before) as usize,
-        8,
-        0,
-        0,
-    ];
-    // SAFETY: both masks are local.
-    unsafe { raw::call(libc::SYS_rt_sigprocmask, arguments) };
-    before
+    mask::change(libc::SIG_SETMASK, 0);
 }

@@ -55,8 +55,8 @@ pub(crate) fn read_pipe(fd: i32, bufs: &mut [IoSliceMut<'_>]) -> Result<usize, E
     }
 }
 
-/// Sends straight from a ring, without waiting and without `SIGPIPE`; to a pipe [`PAGE`] bytes at
-/// most. One call sends all, so that a reader finds none or all of the bytes where the kernel has
+/// Sends straight from a ring, without waiting; to a pipe [`PAGE`] bytes at most, with `SIGPIPE` if
+/// nobody reads it (`Library::without_sigpipe`). One call sends all, so that a reader finds none or all of the bytes where the kernel has
 /// room for them.
 pub(crate) fn send_from(fd: i32, kind: KindT, bytes: Leftover<'_>) -> Result<usize, Errno> {
     if kind == KindT::Pipe {
@@ -65,7 +65,7 @@ pub(crate) fn send_from(fd: i32, kind: KindT, bytes: Leftover<'_>) -> Result<usi
     sojourn_shm::descriptor::send_from(at(fd)?, bytes)
 }
 
-/// Writes to a pipe without waiting, [`PAGE`] bytes at most.
+/// Writes to a pipe without waiting, [`PAGE`] bytes at most, with `SIGPIPE` if nobody reads it.
 pub(crate) fn write_pipe(fd: i32, bytes: &[u8]) -> Result<usize, Errno> {
     rustix::io::write(pipe_with_room(fd)?, bytes)
 }
@@ -80,10 +80,11 @@ pub(crate) const PAGE: usize = 4096;
 fn pipe_with_room(fd: i32) -> Result<BorrowedFd<'static>, Errno> {
     let fd = at(fd)?;
     let found = poll(fd, PollFlags::OUT)?;
-    if found.contains(PollFlags::OUT) {
-        return Ok(fd);
+    // A pipe without readers has room, too.
+    if found.contains(PollFlags::ERR) {
+        return Err(Errno::PIPE);
     }
-    Err(if found.is_empty() { Errno::AGAIN } else { Errno::PIPE })
+    if found.contains(PollFlags::OUT) { Ok(fd) } else { Err(Errno::AGAIN) }
 }
 
 /// Send buffer (bytes) that every system allows a program to ask for: twice Linux's default

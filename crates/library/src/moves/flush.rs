@@ -210,7 +210,8 @@ impl Session {
             // room for a page.
             let most = if is_socket { usize::MAX } else { kernel::PAGE };
             let parts = stream.own_leftover_at(done, most);
-            match kernel::send_from(self.number(), self.kind(), parts) {
+            let send = || kernel::send_from(self.number(), self.kind(), parts);
+            match if is_socket { send() } else { library().without_sigpipe(send) } {
                 Ok(0) => break,
                 Ok(sent) => done += sent,
                 Err(Errno::INTR) => {}

@@ -51,7 +51,8 @@ impl Session {
                 if len == 0 {
                     break;
                 }
-                match kernel::write_pipe(end.number(), &piece[..len]) {
+                let write = || kernel::write_pipe(end.number(), &piece[..len]);
+                match library().without_sigpipe(write) {
                     Ok(0) => break,
                     Ok(sent) => done += sent,
                     Err(Errno::INTR) => {}

@@ -15,9 +15,7 @@ use crate::process::thresholds::measures_pace;
 use crate::session::Session;
 use crate::session::directions::TxPhase;
 use crate::session::identity::Generation;
-use crate::session::progress::{
-    Next, Rate, Sample, TrialHistory, TrialProgress, TrialRates,
-};
+use crate::session::progress::{Next, Rate, Sample, TrialHistory, TrialProgress, TrialRates};
 use core::sync::atomic::Ordering;
 use rustix::time::{ClockId, clock_gettime};
 use sojourn_session::ReasonT;

@@ -16,6 +16,7 @@ use crate::session::Session;
 use crate::session::identity::Generation;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use rustix::io::Errno;
 use std::sync::OnceLock;
 
 /// Processes in one line of descent by `fork` alone that can have sessions away; in later ones all
@@ -163,6 +164,20 @@ impl Library {
         self.host().on_own_stack(&mut || answer = work.take().map(|work| work()));
         let Some(answer) = answer else { unreachable!("the host does what it is asked to do") };
         answer
+    }
+
+    /// Writes to a pipe for the library. Where nobody reads it any more, the program, which does
+    /// not write now, gets no signal.
+    pub(crate) fn without_sigpipe(
+        &self,
+        write: impl Fn() -> Result<usize, Errno>,
+    ) -> Result<usize, Errno> {
+        let mut result = Ok(0);
+        self.host().without_sigpipe(&mut || {
+            result = write();
+            result == Err(Errno::PIPE)
+        });
+        result
     }
 
     /// Returns the engine of this process; `None` if it has none yet, or can have none.

@@ -281,12 +281,7 @@ impl TrialHistory {
     }
 
     /// Counts `bytes` that have gone through the kernel since the last call; tells what follows.
-    pub(crate) fn count(
-        &mut self,
-        now_ns: u64,
-        bytes: u64,
-        cpu_ns: impl FnOnce() -> u64,
-    ) -> Next {
+    pub(crate) fn count(&mut self, now_ns: u64, bytes: u64, cpu_ns: impl FnOnce() -> u64) -> Next {
         let began_ns = match self.stage {
             Stage::Hold { until_ns } if now_ns < until_ns => return Next::Stay,
             Stage::Hold { .. } => return Next::Leave,

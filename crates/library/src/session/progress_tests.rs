@@ -196,7 +196,9 @@ fn a_trial_that_finds_nothing_to_measure_ends_and_the_next_is_later() {
 #[test]
 fn one_that_is_not_watched_is_never_tried() {
     let mut away = TrialProgress::default();
-    assert!((0..100_000).all(|step| away.sample(step * STEP_NS, step << 10, silent) == Sample::Away));
+    assert!(
+        (0..100_000).all(|step| away.sample(step * STEP_NS, step << 10, silent) == Sample::Away)
+    );
     assert!((0..100).all(|step| away.sample(step * SECOND_NS, 0, silent) == Sample::Away));
 }
 

@@ -558,3 +558,85 @@ CASE(close_while_the_peer_is_about_to_read, OUT, "kmr") {
     close(S);
     HOLDS(peer_done() == 20000);
 }
+
+/* Bytes that nobody has read leave the writer's process with the writer, which is not told. */
+static void unread_then(enum op end, void (*leave)(void)) {
+    catch_pipes();
+    SAY(put(1000));
+    if (end == OP_NOTHING)
+        kill_peer();
+    else
+        peer(end, 0);
+    point();
+    leave();
+    say("SIGPIPE: %d", pipes_caught);
+}
+
+static void leave_by_close(void) {
+    SAY(close(S));
+}
+
+static void leave_by_dup(void) {
+    int other = open("/dev/null", O_WRONLY);
+    HOLDS(dup2(other, S) == S);
+}
+
+static void leave_by_fork(void) {
+    int status = -1;
+    pid_t child = fork();
+    if (child == 0)
+        _exit(close(S));
+    HOLDS(waitpid(child, &status, 0) == child && status == 0);
+}
+
+static void leave_by_spawn(void) {
+    fflush(stdout);
+    int status = -1;
+    pid_t child = vfork();
+    if (child == 0)
+        execl("/bin/true", "true", NULL);
+    HOLDS(waitpid(child, &status, 0) == child && status == 0);
+    signal(SIGPIPE, SIG_DFL);
+}
+
+CASE(close_after_a_killed_reader, OUT, ALL_PHASES) {
+    unread_then(OP_NOTHING, leave_by_close);
+}
+
+CASE(close_after_a_reader_that_closed, OUT, ALL_PHASES) {
+    unread_then(OP_CLOSE, leave_by_close);
+}
+
+CASE(dup_over_after_a_killed_reader, OUT, ALL_PHASES) {
+    unread_then(OP_NOTHING, leave_by_dup);
+}
+
+CASE(fork_after_a_killed_reader, OUT, ALL_PHASES) {
+    unread_then(OP_NOTHING, leave_by_fork);
+}
+
+CASE(spawn_after_a_killed_reader, OUT, ALL_PHASES) {
+    unread_then(OP_NOTHING, leave_by_spawn);
+}
+
+CASE(end_after_a_killed_reader, LOCAL | POUT, ALL_PHASES) {
+    SAY(put(1000));
+    kill_peer();
+    point();
+    fflush(stdout);
+    signal(SIGPIPE, SIG_DFL);
+}
+
+CASE(close_after_a_killed_reader_with_a_pending_signal, OUT, ALL_PHASES) {
+    sigset_t set, found;
+    sigemptyset(&set);
+    sigaddset(&set, SIGPIPE);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    SAY(put(1000));
+    kill_peer();
+    point();
+    raise(SIGPIPE);
+    SAY(close(S));
+    sigpending(&found);
+    SAY(sigismember(&found, SIGPIPE));
+}
