@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use crate::diag::{self, Diagnostic, Severity, Sink, codes};
 use crate::ir::Module;
 use crate::sema::{self, Analyzed, Dialect, Places};
-use crate::source::{Loader, SourceMap};
+use crate::source::{FileNumber, Loader, SourceMap};
 
 /// Choices for a compilation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -106,7 +106,12 @@ pub fn compile(
     Ok(Compilation { module, diagnostics, sources, places })
 }
 
-fn read(name: &str, loader: &dyn Loader, sources: &mut SourceMap, sink: &mut Sink) -> Option<u32> {
+fn read(
+    name: &str,
+    loader: &dyn Loader,
+    sources: &mut SourceMap,
+    sink: &mut Sink,
+) -> Option<FileNumber> {
     match loader.load(name, None) {
         Ok(loaded) => Some(sema::add_source(sources, &loaded, sink, None)),
         Err(failure) => {

@@ -13,13 +13,13 @@ mod token;
 pub(crate) use token::{Comment, IncludedFile, Kind, PUNCTS, Token, Tokens};
 
 use crate::diag::{Diagnostic, Sink, codes};
-use crate::source::Span;
+use crate::source::{FileNumber, Span};
 use lexer::Lexer;
 
 use std::ops::Range;
 
 /// Splits `text` of file number `file` into tokens, with [`Kind::End`] behind them.
-pub(crate) fn lex(file: u32, text: &str, sink: &mut Sink) -> Tokens {
+pub(crate) fn lex(file: FileNumber, text: &str, sink: &mut Sink) -> Tokens {
     let mut lexer = Lexer::new(file, text, 0, sink);
     lexer.run();
     lexer.push(Kind::End, text.len());
@@ -29,7 +29,7 @@ pub(crate) fn lex(file: u32, text: &str, sink: &mut Sink) -> Tokens {
 /// Splits a part of `text` into tokens, without an end. `brackets` are the `[` that are open
 /// before it, and afterwards those behind it.
 pub(crate) fn lex_part(
-    file: u32,
+    file: FileNumber,
     text: &str,
     part: Range<usize>,
     brackets: &mut u32,

@@ -22,11 +22,11 @@ use self::macros::Macros;
 use self::preprocessor::Preprocessor;
 use crate::diag::Sink;
 use crate::lex::{Kind, Token, Tokens, lex_part};
-use crate::source::Span;
+use crate::source::{FileNumber, Span};
 
 /// The tokens of file number `file`, with [`Kind::End`] behind them.
 pub(crate) fn preprocess(
-    file: u32,
+    file: FileNumber,
     text: &str,
     includes: &mut dyn Includes,
     sink: &mut Sink,
@@ -47,7 +47,7 @@ pub(crate) fn preprocess(
 }
 
 impl Preprocessor<'_> {
-    fn file(&mut self, file: u32, text: &str) {
+    fn file(&mut self, file: FileNumber, text: &str) {
         let mut branches: Vec<Branch> = Vec::new();
         let mut at = 0;
         for line in lines::directives(text) {
@@ -62,7 +62,13 @@ impl Preprocessor<'_> {
     }
 
     /// What stands between two lines of the preprocessor.
-    fn part(&mut self, file: u32, text: &str, part: std::ops::Range<usize>, open: &[Branch]) {
+    fn part(
+        &mut self,
+        file: FileNumber,
+        text: &str,
+        part: std::ops::Range<usize>,
+        open: &[Branch],
+    ) {
         if part.is_empty() || open.last().is_some_and(|branch| !branch.is_live) {
             return;
         }

@@ -40,11 +40,11 @@ use self::scope::{Derivation, DerivationKind, Scope};
 use crate::ast::{Declarator, Item, Level, LevelKind};
 use crate::diag::{Diagnostic, Sink, codes};
 use crate::ir::{Module, PtrClass};
-use crate::source::{Loader, SourceMap, Span};
+use crate::source::{FileNumber, Loader, SourceMap, Span};
 
 /// Analyses the main file (already in `sources` as number `file`) and all that it imports.
 pub(crate) fn analyze(
-    file: u32,
+    file: FileNumber,
     dialect: Dialect,
     loader: &dyn Loader,
     sources: &mut SourceMap,

@@ -11,11 +11,15 @@ use std::path::{Path, PathBuf};
 /// Largest file accepted, in bytes: positions are 32 bits wide and nobody writes such an IDL file.
 pub const FILE_SIZE_MAX: usize = 16 << 20;
 
+/// Names a file of a [`SourceMap`]: its place there, from 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileNumber(u32);
+
 /// A half-open range of bytes in one source file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Span {
-    /// Index of the file in its [`SourceMap`].
-    pub file: u32,
+    /// The file.
+    pub file: FileNumber,
     /// First byte.
     pub start: u32,
     /// One past the last byte.
@@ -103,16 +107,16 @@ pub struct SourceMap {
 }
 
 impl SourceMap {
-    /// Adds a file and answers its index.
-    pub fn add(&mut self, path: impl Into<String>, text: impl Into<String>) -> u32 {
+    /// Adds a file and answers its number.
+    pub fn add(&mut self, path: impl Into<String>, text: impl Into<String>) -> FileNumber {
         self.files.push(Source::new(path.into(), text.into()));
-        u32::try_from(self.files.len() - 1).unwrap_or(u32::MAX)
+        FileNumber(u32::try_from(self.files.len() - 1).unwrap_or(u32::MAX))
     }
 
-    /// The file of an index.
+    /// The file of that number, if it is one of this map.
     #[must_use]
-    pub fn file(&self, index: u32) -> Option<&Source> {
-        self.files.get(index as usize)
+    pub fn file(&self, file: FileNumber) -> Option<&Source> {
+        self.files.get(file.0 as usize)
     }
 
     /// All files in the order in which they were read.

@@ -10,11 +10,11 @@ use crate::ir::{
     Dir, Interface, LocalAttrs, Module, Operation, Param, Scalar, Ty, TypeId, TypeKind,
 };
 use crate::layout;
-use crate::source::{SourceMap, Span};
+use crate::source::{FileNumber, SourceMap, Span};
 
 /// Reads ACF number `file` and applies it to `module`.
 pub(crate) fn apply(
-    file: u32,
+    file: FileNumber,
     module: &mut Module,
     sources: &SourceMap,
     for_rust: bool,

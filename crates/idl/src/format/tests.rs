@@ -3,6 +3,7 @@
 use super::format_source;
 use crate::diag::Sink;
 use crate::lex::{Kind, lex};
+use crate::source::FileNumber;
 
 fn formatted(text: &str) -> String {
     match format_source("x.idl", text) {
@@ -12,7 +13,7 @@ fn formatted(text: &str) -> String {
 }
 
 fn kinds(text: &str) -> (Vec<Kind>, Vec<String>) {
-    let tokens = lex(0, text, &mut Sink::default());
+    let tokens = lex(FileNumber::default(), text, &mut Sink::default());
     let comments = tokens.comments.iter().map(|c| {
         let raw = &text[c.span.start as usize..c.span.end as usize];
         raw.split_whitespace().collect::<Vec<_>>().join(" ")

@@ -2,11 +2,11 @@
 
 use super::token::{Kind, Token, Tokens};
 use crate::diag::Sink;
-use crate::source::Span;
+use crate::source::{FileNumber, Span};
 
 /// A lexer on its way through one file.
 pub(super) struct Lexer<'a> {
-    pub(super) file: u32,
+    pub(super) file: FileNumber,
     pub(super) text: &'a str,
     pub(super) at: usize,
     pub(super) tokens: Tokens,
@@ -20,7 +20,7 @@ pub(super) struct Lexer<'a> {
 
 impl<'a> Lexer<'a> {
     /// One that begins at byte `at` of `text`, at the beginning of a line.
-    pub(super) fn new(file: u32, text: &'a str, at: usize, sink: &'a mut Sink) -> Self {
+    pub(super) fn new(file: FileNumber, text: &'a str, at: usize, sink: &'a mut Sink) -> Self {
         let tokens = Tokens::default();
         Self { file, text, at, tokens, doc: None, brackets: 0, fresh_line: true, sink }
     }

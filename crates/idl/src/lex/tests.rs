@@ -2,10 +2,11 @@
 
 use super::*;
 use crate::diag::Code;
+use crate::source::FileNumber;
 
 fn kinds(text: &str) -> (Vec<Kind>, Vec<Code>) {
     let mut sink = Sink::default();
-    let tokens = lex(0, text, &mut sink);
+    let tokens = lex(FileNumber::default(), text, &mut sink);
     let mut kinds: Vec<Kind> = tokens.list.into_iter().map(|t| t.kind).collect();
     assert_eq!(kinds.pop(), Some(Kind::End));
     (kinds, sink.finish().into_iter().map(|d| d.code).collect())
@@ -42,7 +43,11 @@ fn strings_know_escapes() {
 #[test]
 fn documentation_belongs_to_what_follows_or_precedes() {
     let mut sink = Sink::default();
-    let t = lex(0, "/** One.\n * Two. */ a ///< after\n/// three\n/// four\nb // no\n", &mut sink);
+    let t = lex(
+        FileNumber::default(),
+        "/** One.\n * Two. */ a ///< after\n/// three\n/// four\nb // no\n",
+        &mut sink,
+    );
     assert_eq!(t.list[0].doc.as_deref(), Some("One.\nTwo."));
     assert_eq!(t.list[0].doc_after.as_deref(), Some("after"));
     assert_eq!(t.list[1].doc.as_deref(), Some("three\nfour"));

@@ -1,6 +1,6 @@
 //! What the lexer hands to the parser.
 
-use crate::source::Span;
+use crate::source::{FileNumber, Span};
 
 /// What a token is.
 #[derive(Clone, Debug, PartialEq)]
@@ -91,7 +91,7 @@ pub(crate) struct Tokens {
 #[derive(Clone, Debug)]
 pub(crate) struct IncludedFile {
     /// Its number in the source map.
-    pub(crate) file: u32,
+    pub(crate) file: FileNumber,
     pub(crate) text: String,
 }
 

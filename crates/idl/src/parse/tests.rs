@@ -4,10 +4,11 @@ use super::{is_com, parse};
 use crate::ast::{File, Item};
 use crate::diag::{Code, Sink, codes};
 use crate::lex::lex;
+use crate::source::FileNumber;
 
 fn read(text: &str) -> (File, Vec<(Code, u32)>) {
     let mut sink = Sink::default();
-    let tokens = lex(0, text, &mut sink);
+    let tokens = lex(FileNumber::default(), text, &mut sink);
     let file = parse(&tokens, text, is_com(&tokens), &mut sink);
     let line = |d: &crate::diag::Diagnostic| {
         let at = d.span.map_or(0, |s| s.start as usize);

@@ -7,13 +7,13 @@ use super::macros::Macro;
 use super::preprocessor::{DEPTH_MAX, FILES_MAX, Preprocessor};
 use crate::diag::{Diagnostic, Sink, codes};
 use crate::lex::{Kind, Token, lex_part};
-use crate::source::Span;
+use crate::source::{FileNumber, Span};
 
 impl Preprocessor<'_> {
     /// One line, which begins with `#`.
     pub(super) fn line(
         &mut self,
-        file: u32,
+        file: FileNumber,
         text: &str,
         line: Range<usize>,
         branches: &mut Vec<Branch>,

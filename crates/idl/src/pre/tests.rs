@@ -3,7 +3,7 @@
 use super::{Includes, preprocess};
 use crate::diag::Sink;
 use crate::lex::{IncludedFile, Kind};
-use crate::source::Span;
+use crate::source::{FileNumber, Span};
 
 struct Nothing;
 
@@ -15,7 +15,7 @@ impl Includes for Nothing {
 
 fn words(text: &str) -> Vec<String> {
     let mut sink = Sink::default();
-    let tokens = preprocess(0, text, &mut Nothing, &mut sink);
+    let tokens = preprocess(FileNumber::default(), text, &mut Nothing, &mut sink);
     assert_eq!(tokens.list.last().map(|t| &t.kind), Some(&Kind::End));
     let found = sink.finish();
     assert!(found.is_empty(), "{found:?}");
@@ -48,7 +48,8 @@ fn lines_go_on_and_comments_are_white_space() {
 #[test]
 fn what_comes_out_of_a_macro_stands_where_it_is_used() {
     let mut sink = Sink::default();
-    let tokens = preprocess(3, "#define f(x) y x\nf(z)", &mut Nothing, &mut sink);
+    let tokens =
+        preprocess(FileNumber::default(), "#define f(x) y x\nf(z)", &mut Nothing, &mut sink);
     let spans: Vec<(u32, u32)> = tokens.list.iter().map(|t| (t.span.start, t.span.end)).collect();
     assert_eq!(spans, [(17, 18), (19, 20), (21, 21)]);
 }

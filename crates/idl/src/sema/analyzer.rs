@@ -7,7 +7,7 @@ use super::scope::{Base, Meaning, Scope, Symbol};
 use crate::ast::Name;
 use crate::diag::{Code, Diagnostic, Sink, codes};
 use crate::ir::{Cause, Interface, LocalAttrs, Module, PtrClass, TypeDef, TypeId, TypeKind};
-use crate::source::{Loader, SourceMap, Span};
+use crate::source::{FileNumber, Loader, SourceMap, Span};
 
 /// Choices that concern the language.
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,7 +29,7 @@ pub(crate) struct Analyzer<'a> {
     pub(super) interfaces: Vec<PendingInterface>,
     pub(super) scope: Scope,
     /// Files read or being read, by path.
-    pub(super) files: HashMap<String, u32>,
+    pub(super) files: HashMap<String, FileNumber>,
     /// Pointer class where nothing is said.
     pub(super) pointer_default: PtrClass,
     /// Depth of imports; 0 is the main file.

@@ -6,7 +6,7 @@ use crate::diag::{Diagnostic, Sink, codes};
 use crate::ir::PtrClass;
 use crate::lex::IncludedFile;
 use crate::pre::Includes;
-use crate::source::{FILE_SIZE_MAX, Loaded, Loader, SourceMap, Span};
+use crate::source::{FILE_SIZE_MAX, FileNumber, Loaded, Loader, SourceMap, Span};
 
 /// Imports inside imports beyond this are refused.
 const DEPTH_MAX: u32 = 64;
@@ -27,7 +27,7 @@ const COM_HEADERS: &[&str] = &["basetsd.h", "guiddef.h"];
 
 impl Analyzer<'_> {
     /// Parses and analyses a file that is in the source map.
-    pub(super) fn file(&mut self, file: u32) {
+    pub(super) fn file(&mut self, file: FileNumber) {
         let Some(source) = self.sources.file(file) else { return };
         let text = source.text.clone();
         self.files.insert(source.path.clone(), file);
@@ -113,7 +113,7 @@ pub(crate) fn add_source(
     loaded: &Loaded,
     sink: &mut Sink,
     at: Option<Span>,
-) -> u32 {
+) -> FileNumber {
     let mut bytes = loaded.bytes.as_slice();
     if bytes.len() > FILE_SIZE_MAX {
         bytes = &bytes[..0];
