@@ -17,6 +17,9 @@ pub(crate) mod join;
 pub(crate) mod offer;
 pub(crate) mod own_numbers;
 pub(crate) mod put_back;
+mod queued;
+#[cfg(test)]
+mod queued_tests;
 #[cfg(test)]
 mod recall_tests;
 pub(crate) mod residue;

@@ -282,11 +282,14 @@ impl Session {
                     Ok(len) => Some(len > 0),
                     // The program's next call returns the violation, so it has to be made.
                     Err(Stop::Violation) => Some(true),
-                    // The ring is not in use yet, or not any more: once home, the kernel decides.
-                    Err(stop) => {
-                        is_in_kernel |= stop == Stop::Frozen;
-                        Some(false)
+                    // The peer has left, and this end is about to follow: what the peer owes is
+                    // readable as before.
+                    Err(Stop::Frozen) => {
+                        is_in_kernel = true;
+                        Some(stream.peer_leftover().is_ok_and(|owed| owed > 0))
                     }
+                    // The ring is not in use yet: the kernel decides.
+                    Err(_) => Some(false),
                 },
                 (Some(stream), RxPhase::Residue(residue)) => Some(residue.is_in_ring(stream)),
                 (Some(_), RxPhase::Reset) => Some(true),

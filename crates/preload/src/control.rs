@@ -107,7 +107,10 @@ pub(crate) fn ioctl_by(fd: c_int, request: c_ulong, argument: usize, kernel: imp
                 }
                 return result;
             }
-            queued(kernel(), argument, || within(|library| library.input_queue(fd)).flatten())
+            let mut result = None;
+            let ask = || result = Some(ask_kernel(fd, request, argument));
+            let more = within(|library| library.input_queue(fd, ask)).flatten();
+            queued(result.map_or_else(kernel, errno::kernel), argument, || more)
         }
         libc::TIOCOUTQ | SIOCOUTQNSD => {
             let is_unsent = c_ulong::from(request as u32) == SIOCOUTQNSD;
@@ -157,13 +160,9 @@ fn is_for_others(request: c_ulong) -> bool {
 /// Answers the length of a queue of a session with another host.
 fn of_carried(fd: c_int, request: c_ulong, argument: usize, queue: Queue) -> Option<isize> {
     let count = argument as *mut c_int;
-    // SAFETY: the kernel checks the program's arguments.
-    let ask = || unsafe {
-        raw::call(libc::SYS_ioctl, [fd as usize, request as usize, argument, 0, 0, 0])
-    };
     let result = within(|library| {
         library.ask_queue(fd, queue, |all| {
-            let result = ask();
+            let result = ask_kernel(fd, request, argument);
             if result == 0 && buffers::is_writable(count) {
                 // SAFETY: the kernel has just written the length there.
                 let kernels = usize::try_from(unsafe { count.read_unaligned() }).unwrap_or(0);
@@ -175,6 +174,12 @@ fn of_carried(fd: c_int, request: c_ulong, argument: usize, queue: Queue) -> Opt
         })
     });
     result.flatten().map(errno::kernel)
+}
+
+/// Makes the program's call for the library. A failed one returns a negative error number.
+fn ask_kernel(fd: c_int, request: c_ulong, argument: usize) -> isize {
+    // SAFETY: the kernel checks the program's arguments.
+    unsafe { raw::call(libc::SYS_ioctl, [fd as usize, request as usize, argument, 0, 0, 0]) }
 }
 
 /// Adds the bytes that the library holds to the kernel's answer.

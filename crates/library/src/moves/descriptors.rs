@@ -273,9 +273,10 @@ impl Library {
         }
     }
 
-    /// Counts the bytes that `FIONREAD` must add to the kernel's count.
-    pub fn input_queue(&self, fd: i32) -> Option<usize> {
-        self.session_of(fd).map(Session::input_queue)
+    /// Counts the bytes that `FIONREAD` must add to the kernel's count, for which `ask_kernel` asks,
+    /// perhaps several times. `None`: none is to be added, and the kernel was not asked.
+    pub fn input_queue(&self, fd: i32, ask_kernel: impl FnMut()) -> Option<usize> {
+        Some(self.session_of(fd)?.queued_beside(ask_kernel))
     }
 
     /// Returns the length (bytes) that `FIONREAD` must return instead of the kernel's: that of the
