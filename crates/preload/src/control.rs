@@ -110,7 +110,7 @@ pub(crate) fn ioctl_by(fd: c_int, request: c_ulong, argument: usize, kernel: imp
             let mut result = None;
             let ask = || result = Some(ask_kernel(fd, request, argument));
             let more = within(|library| library.input_queue(fd, ask)).flatten();
-            queued(result.map_or_else(kernel, errno::kernel), argument, || more)
+            queued(result.map_or_else(kernel, errno::kernel), argument, more)
         }
         libc::TIOCOUTQ | SIOCOUTQNSD => {
             let is_unsent = c_ulong::from(request as u32) == SIOCOUTQNSD;
@@ -119,7 +119,10 @@ pub(crate) fn ioctl_by(fd: c_int, request: c_ulong, argument: usize, kernel: imp
                 return result;
             }
             tell(|library| library.recall_foreign(fd));
-            queued(kernel(), argument, || within(|library| library.output_queue(fd)).flatten())
+            // The kernel is asked last: bytes that go from the ring to the kernel meanwhile count
+            // twice then, not as gone.
+            let more = within(|library| library.output_queue(fd)).flatten();
+            queued(kernel(), argument, more)
         }
         libc::FIONBIO | libc::FIOASYNC => {
             let result = kernel();
@@ -183,11 +186,11 @@ fn ask_kernel(fd: c_int, request: c_ulong, argument: usize) -> isize {
 }
 
 /// Adds the bytes that the library holds to the kernel's answer.
-fn queued(result: isize, argument: usize, more: impl FnOnce() -> Option<usize>) -> isize {
+fn queued(result: isize, argument: usize, more: Option<usize>) -> isize {
     let count = argument as *mut c_int;
     if result == 0
         && buffers::is_writable(count)
-        && let Some(more) = more()
+        && let Some(more) = more
     {
         // SAFETY: the kernel has just written the length there.
         unsafe { count.write_unaligned(count.read_unaligned().saturating_add(more as c_int)) };
