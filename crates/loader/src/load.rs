@@ -113,7 +113,7 @@ pub(crate) enum Part {
 pub(crate) fn load(file: &File, part: Part, entry: usize) -> Result<Loaded, Refusal> {
     let texts = file.sites()?;
     let trampolines = texts.iter().map(|one| room_of(&one.sites)).sum::<usize>() as u64;
-    let breaks = if part == Part::Program { break_room() } else { 0 };
+    let breaks = if part == Part::Program { BREAK_MAX } else { 0 };
     let gap = if part == Part::Program { random(13) << 12 } else { 0 };
     let plan = place(file, part, Room { trampolines, gap, breaks })?;
     let mut region = plan.trampolines.at as usize;
@@ -153,13 +153,8 @@ fn room_of(sites: &[Site]) -> usize {
     region_len(sites).next_multiple_of(4096)
 }
 
-/// Returns the room for the break: as much as no program exhausts, or less if the address space is
-/// limited (`RLIMIT_AS`).
-fn break_room() -> u64 {
-    const MOST: u64 = 1 << 36;
-    let limit = raw::limit(libc::RLIMIT_AS as usize);
-    if limit == libc::RLIM_INFINITY { MOST } else { (limit / 4).min(MOST) }
-}
+/// The most bytes of the break: more than any program uses.
+const BREAK_MAX: u64 = 1 << 36;
 
 /// Returns this many random bits.
 fn random(bits: u32) -> u64 {
