@@ -72,6 +72,7 @@ fn prepare(given: &Given) -> Result<Ready, Refusal> {
         file: file.path().unwrap_or_else(|| given.path.to_owned()),
         loader: raw::link(c"/proc/self/exe").unwrap_or_default(),
         entry,
+        loader_id: own_identity(),
         breaks: breaks.start as usize..breaks.end as usize,
         preload,
         left: left.into_boxed_slice(),
@@ -97,6 +98,18 @@ fn prepare(given: &Given) -> Result<Ready, Refusal> {
 
 /// Checks that this processor and kernel have the necessary features.
 fn possible(given: &Given) -> Result<(), Refusal> {
+/// Returns what tells the loader's file from all others.
+fn own_identity() -> raw::Identity {
+    let mut status = core::mem::MaybeUninit::<libc::stat>::zeroed();
+    let path = c"/proc/self/exe".as_ptr() as usize;
+    // SAFETY: there is room for the answer, which is zeroes if the kernel has none.
+    let status = unsafe {
+        raw::call(libc::SYS_stat, [path, status.as_mut_ptr() as usize, 0, 0, 0, 0]);
+        status.assume_init()
+    };
+    raw::identity(&status)
+}
+
     /// `HWCAP2_FSGSBASE`.
     const BASES: u64 = 2;
     if value(&given.auxiliary, libc::AT_HWCAP2) & BASES == 0 {

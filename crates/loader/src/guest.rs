@@ -16,6 +16,8 @@ pub(crate) struct Guest {
     /// The loader's own file.
     pub(crate) loader: CString,
     /// The address that its trampolines lead to.
+    /// What tells the loader's file from all others.
+    pub(crate) loader_id: raw::Identity,
     pub(crate) entry: usize,
     /// The bounds of the guest's break: see [`BREAK`].
     pub(crate) breaks: Range<usize>,
