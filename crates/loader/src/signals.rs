@@ -22,7 +22,7 @@ use crate::enter;
 use crate::guest::{self, guest};
 use crate::raw;
 use actions::Handler;
-pub(crate) use actions::act;
+pub(crate) use actions::{act, has_handler};
 use core::arch::{asm, global_asm};
 use core::ffi::{c_int, c_void};
 use libc::{REG_RSP, ucontext_t};
@@ -282,7 +282,7 @@ pub(crate) fn alternate(block: &mut Block, arguments: &[usize; 6], rsp: usize) -
         }
         if old != 0 {
             let stack = block.alternate.with_flags(libc::SS_ONSTACK);
-            // SAFETY: the guest's memory, as for the kernel.
+            // SAFETY: the guest's memory, which the kernel has just written.
             unsafe { (old as *mut libc::stack_t).write_unaligned(stack) };
         }
         return 0;
@@ -325,6 +325,11 @@ pub(crate) fn mask(arguments: &[usize; 6]) -> isize {
         // SAFETY: the guest's own call.
         return unsafe { raw::call(libc::SYS_rt_sigprocmask, *arguments) };
     }
+            // SAFETY: the guest's own call, with which the kernel says if it can write there.
+            let result = unsafe { raw::call(libc::SYS_sigaltstack, [0, old, 0, 0, 0, 0]) };
+            if result != 0 {
+                return result;
+            }
     // SAFETY: the guest's memory, as for the kernel; copied once.
     let wanted = unsafe { (new as *const u64).read_unaligned() } & !unblockable;
     let mut arguments = *arguments;
