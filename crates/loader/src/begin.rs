@@ -110,6 +110,13 @@ fn own_identity() -> raw::Identity {
     raw::identity(&status)
 }
 
+/// Checks that this processor and kernel have the necessary features.
+fn possible(given: &Given) -> Result<(), Refusal> {
+    /// The variable by which valgrind tells its own program where it is.
+    const SIMULATOR: &[u8] = b"VALGRIND_LAUNCHER=";
+    if given.environment.iter().any(|one| starts_with(*one, SIMULATOR)) {
+        return Err(Refusal::Simulator);
+    }
     /// `HWCAP2_FSGSBASE`.
     const BASES: u64 = 2;
     if value(&given.auxiliary, libc::AT_HWCAP2) & BASES == 0 {

@@ -61,6 +61,9 @@ impl File {
                 let text = Text { address: one.address, bytes };
                 let in_file = FileText { fd: self.fd, build_id, offset: one.offset };
                 let found = cache::sites(in_file, text);
+                if one.is_writable && !found.sites.is_empty() {
+                    return Err(Refusal::WritableCode);
+                }
                 if found.sets_gs.is_some() {
                     return Err(Refusal::Gs);
                 }
