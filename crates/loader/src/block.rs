@@ -118,6 +118,7 @@ const _: () = {
 const LEVELS: usize = 8;
 
 /// The guest's alternate stack (sigaltstack(2)); all zero for none.
+#[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AlternateStack {
     pub(crate) at: usize,

@@ -11,7 +11,7 @@ use core::ffi::CStr;
 use sojourn_abi::cache::checksum;
 use sojourn_abi::elf::{Area, Image};
 use sojourn_abi::layout::{Mapping, Plan, Room, Source, plan};
-use sojourn_abi::patch::region_len;
+use sojourn_abi::patch::{Trampoline, region_len};
 use sojourn_abi::sites::{Rewrite, Site, Text};
 use std::ffi::CString;
 
@@ -103,6 +103,8 @@ pub(crate) struct Loaded {
     pub(crate) plan: Plan,
     /// The addresses of calls that could not be rewritten, in ascending order.
     pub(crate) left: Vec<usize>,
+    /// The trampolines, in ascending order.
+    pub(crate) trampolines: Vec<Trampoline>,
 }
 
 /// The two parts that a program can have.
@@ -120,17 +122,17 @@ pub(crate) fn load(file: &File, part: Part, entry: usize) -> Result<Loaded, Refu
     let gap = if part == Part::Program { random(13) << 12 } else { 0 };
     let plan = place(file, part, Room { trampolines, gap, breaks })?;
     let mut region = plan.trampolines.at as usize;
-    let mut left = Vec::new();
+    let (mut left, mut trampolines) = (Vec::new(), Vec::new());
     for Examined { text, sites } in texts {
         let text = Text { address: text.address.wrapping_add(plan.base), bytes: text.bytes };
         let based = |site: Site| Site { at: site.at.wrapping_add(plan.base), ..site };
         let sites: Vec<Site> = sites.into_iter().map(based).collect();
-        rewriting::rewrite(text, &sites, region, entry)
-            .map_err(|Refused(error)| Refusal::Text(error))?;
+        let made = rewriting::rewrite(text, &sites, region, entry);
+        trampolines.extend(made.map_err(|Refused(error)| Refusal::Text(error))?);
         region += room_of(&sites);
         left.extend(sites.iter().filter(|site| is_missed(site)).map(|site| site.at as usize));
     }
-    Ok(Loaded { plan, left })
+    Ok(Loaded { plan, left, trampolines })
 }
 
 /// Maps a program's file, and reserves room behind it.
