@@ -46,7 +46,9 @@ pub(crate) fn let_pass(block: &mut Block) {
         return;
     }
     if host::is_present() {
-        kinds::set(|number| is_own(number) || (door.concerns)(number));
+        // Only the trap's signal must not be blocked; there is none.
+        let is_served = |number| is_own(number) && number != libc::SYS_rt_sigprocmask;
+        kinds::set(|number| is_served(number) || (door.concerns)(number));
     } else {
         kinds::set(|number| !early::passes(number));
     }
