@@ -3,13 +3,13 @@
 //! The host's C library makes a child that has its own memory, because it prepares library and heap
 //! for that. A child that shares the guest's memory while its parent waits is made by the guest's
 //! own system call: no frame of the loader may be on a stack that both use. Not here: threads
-//! (`threads`).
+//! (`threads`), children that share the memory of a parent that goes on (`sharing`).
 
 use crate::block::{Block, Frame};
 use crate::guest::{self, call};
 use crate::raw::refusal;
 use crate::threads::{self, Wanted};
-use crate::{raw, trap};
+use crate::{raw, sharing, trap};
 use core::ffi::c_int;
 
 /// A child with the properties that the guest asks for.
@@ -99,10 +99,8 @@ pub(crate) fn clone(frame: &mut Frame, block: &mut Block, asked: Asked) -> isize
         return threads::make(frame, wanted);
     }
     if wanted.has(libc::CLONE_VM) {
-        // Two processes that run in one memory at the same time would both be this thread for the
-        // host.
         if !wanted.has(libc::CLONE_VFORK) {
-            return refusal(libc::EINVAL);
+            return sharing::make(frame, wanted, asked.raw.is_some());
         }
         if !trap::is_trapped(frame.back) {
             return share(frame, block);

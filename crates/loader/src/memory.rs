@@ -34,6 +34,12 @@ pub(crate) fn set_break(wanted: usize) -> isize {
     }
 }
 
+/// Serves brk(2) without the library: the break can only grow.
+pub(crate) fn grow_break(wanted: usize) -> isize {
+    let now = BREAK.load(Ordering::Relaxed);
+    if wanted < now { now as isize } else { set_break(wanted) }
+}
+
 /// Maps memory for the break; does nothing if a mapping is in the way, as the kernel.
 fn grow(at: usize, len: usize) -> bool {
     let access = (libc::PROT_READ | libc::PROT_WRITE) as usize;

@@ -229,6 +229,10 @@ unsafe extern "C" fn on_signal(
         },
         call: if is_inside { block.frame } else { core::ptr::null() },
     };
+    if block.is_alone {
+        // SAFETY: nothing of the host runs in this process.
+        return unsafe { run((&raw mut coming).cast()) };
+    }
     let asked = Signal {
         number: signal,
         restarts: handler.flags & libc::SA_RESTART as usize != 0,

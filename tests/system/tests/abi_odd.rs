@@ -92,3 +92,8 @@ fn a_tracer_sees_the_program_itself() {
 fn nothing_is_written_behind_the_target_of_a_link() {
     case("linked");
 }
+
+#[test]
+fn a_child_may_share_the_memory_of_a_parent_that_goes_on() {
+    case("shared");
+}

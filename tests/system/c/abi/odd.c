@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
@@ -228,6 +229,45 @@ static int started(const char *path, int flags) {
     return status_of(made);
 }
 
+static char stack[1 << 16] __attribute__((aligned(64)));
+static __thread int own = 17;
+
+/* A child in the same memory, beside its parent: its calls do not disturb those of the parent. */
+static int shares(void *argument) {
+    for (int turn = 0; turn < 1000; turn++) {
+        int pair[2];
+        char byte;
+        if (pipe(pair) != 0 || write(pair[1], "a", 1) != 1 || read(pair[0], &byte, 1) != 1) return 1;
+        if (close(pair[0]) != 0 || close(pair[1]) != 0) return 1;
+    }
+    count += own == 17;
+    return getpid() != *(pid_t *)argument ? CHILD : 1;
+}
+
+static void shared(void) {
+    pid_t parent = getpid();
+    char *child[] = { words[0], "child", NULL };
+    int flags[] = { CLONE_VM, CLONE_VM | CLONE_FILES | CLONE_FS, CLONE_VM | CLONE_VFORK };
+    for (int round = 0; round < 30; round++) {
+        count = 0;
+        pid_t made = clone(shares, stack + sizeof stack, flags[round % 3] | SIGCHLD, &parent);
+        NEED(made > 0);
+        for (int turn = 0; turn < 300; turn++) {
+            char byte;
+            NEED(pipe(ends) == 0 && write(ends[1], "a", 1) == 1 && read(ends[0], &byte, 1) == 1);
+            NEED(close(ends[0]) == 0 && close(ends[1]) == 0);
+        }
+        NEED(status_of(made) == CHILD && count == 1);
+        /* Threads and other children as ever. */
+        pid_t other = fork();
+        if (other == 0) {
+            execve(self, child, environ);
+            _exit(1);
+        }
+        NEED(status_of(other) == CHILD);
+    }
+}
+
 /* Programs are started only as the kernel would start them. */
 static void replaced(void) {
     copy("./plain-file", 0644);
@@ -243,6 +283,8 @@ static void replaced(void) {
 
 /* Programs are started behind another root. */
 static void rooted(void) {
+    /* A dynamic loader is not there. */
+    if (getauxval(AT_BASE)) return;
     NEED(mkdir("./root", 0755) == 0 || errno == EEXIST);
     copy("./root/program", 0755);
     pid_t made = fork();
@@ -281,7 +323,7 @@ int main(int count_of_words, char **all) {
     alarm(LIMIT_S);
     static const struct { const char *name; void (*run)(void); } cases[] = {
         { "room", room },   { "pointers", pointers }, { "cancelled", cancelled }, { "small", small },
-        { "replaced", replaced }, { "rooted", rooted }, { "traced", traced }, { "linked", linked },
+        { "replaced", replaced }, { "rooted", rooted }, { "traced", traced }, { "linked", linked }, { "shared", shared },
     };
     if (count_of_words < 2) return 1;
     if (!strcmp(all[1], "child")) return CHILD;
