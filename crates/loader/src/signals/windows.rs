@@ -9,8 +9,11 @@ use libc::{
     REG_RBP, REG_RBX, REG_RCX, REG_RDI, REG_RDX, REG_RIP, REG_RSI, REG_RSP, ucontext_t,
 };
 
+/// Reads a register from a frame.
+type ReadFn = fn(&Frame) -> usize;
+
 /// The guest's registers at a call, but for the instruction pointer, and where a frame has them.
-pub(super) const WAY: [(i32, fn(&Frame) -> usize); 16] = [
+pub(super) const WAY: [(i32, ReadFn); 16] = [
     (REG_R15, |frame| frame.r15),
     (REG_R14, |frame| frame.r14),
     (REG_R13, |frame| frame.r13),
