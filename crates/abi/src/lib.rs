@@ -13,6 +13,7 @@ pub mod class;
 pub mod door;
 pub mod elf;
 pub mod layout;
+pub mod loadable;
 pub mod patch;
 pub mod punned;
 pub mod sites;

@@ -27,11 +27,54 @@ pub struct Patch {
     pub bytes: Vec<u8>,
 }
 
+/// A trampoline, for whoever sees a thread in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trampoline {
+    /// The address at which the program continues behind the call.
+    pub back: u64,
+    /// The address of the program's own `syscall`.
+    pub site: u64,
+    /// The number of bytes before the `syscall` that have moved into the trampoline.
+    before: u8,
+    /// The number of bytes behind it.
+    after: u8,
+}
+
+impl Trampoline {
+    /// The bytes that load the address to go on at, jump to the entry, and call the kernel.
+    const CALL: u64 = 15;
+
+    /// Returns the address of the program's own instruction that a thread with the instruction
+    /// pointer `at` would be at without the trampoline; `None` if it is elsewhere.
+    #[must_use]
+    pub fn original(&self, at: u64) -> Option<u64> {
+        let (before, after) = (u64::from(self.before), u64::from(self.after));
+        let call = self.back - Self::CALL;
+        match at {
+            _ if at >= self.back => {
+                // The jump back is behind what has moved.
+                (at <= self.back + after).then(|| self.site + 2 + (at - self.back))
+            }
+            _ if at >= call => Some(self.site),
+            _ => (at + before >= call).then(|| self.site - (call - at)),
+        }
+    }
+
+    /// Finds the trampoline in a list in ascending order, and returns what [`Self::original`] does.
+    #[must_use]
+    pub fn original_in(all: &[Self], at: u64) -> Option<u64> {
+        let next = all.partition_point(|one| one.back + u64::from(one.after) < at);
+        all.get(next)?.original(at)
+    }
+}
+
 /// The trampolines and patches of a text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rewritten {
     /// The contents of the region.
     pub region: Vec<u8>,
+    /// What lies in the region, in ascending order.
+    pub trampolines: Vec<Trampoline>,
     /// The patches in ascending order.
     pub patches: Vec<Patch>,
 }
@@ -60,7 +103,7 @@ pub fn rewrite(
     let mut code = Code { at: region, bytes: Vec::with_capacity(region_len(sites)) };
     code.put(&entry.to_le_bytes());
     code.align();
-    let mut patches = Vec::new();
+    let (mut patches, mut trampolines) = (Vec::new(), Vec::new());
     for site in sites {
         let from = |address: u64, len: u8| {
             let start = (address - text.address) as usize;
@@ -74,7 +117,9 @@ pub fn rewrite(
         };
         code.put(from(site.at - u64::from(before), before));
         // `lea` has 7 bytes, the jump 6 and `syscall` 2.
-        code.enter(code.here() + 15, region)?;
+        let back = code.here() + Trampoline::CALL;
+        code.enter(back, region)?;
+        trampolines.push(Trampoline { back, site: site.at, before, after });
         code.put(&[0x0f, 0x05]);
         code.put(from(site.at + 2, after));
         code.jump(site.at + 2 + u64::from(after))?;
@@ -88,7 +133,7 @@ pub fn rewrite(
         patch.bytes.resize((end - at) as usize, 0x90);
         patches.push(Patch { at, bytes: patch.bytes });
     }
-    Ok(Rewritten { region: code.bytes, patches })
+    Ok(Rewritten { region: code.bytes, trampolines, patches })
 }
 
 /// Instructions under construction.

@@ -21,20 +21,24 @@ pub(crate) fn arch_prctl(frame: &mut Frame) -> isize {
             frame.fs = frame.rsi;
             0
         }
-        GET_FS => {
-            // SAFETY: the guest's memory, as for the kernel.
-            unsafe { (frame.rsi as *mut usize).write_unaligned(frame.fs) };
-            0
-        }
+        GET_FS => told(frame, frame.fs),
         // The GS register is the loader's. A program whose text sets it is not loaded at all
         // (`Refusal::Gs`).
         SET_GS => -(libc::EPERM as isize),
-        GET_GS => {
-            // SAFETY: the guest's memory, as for the kernel.
-            unsafe { (frame.rsi as *mut usize).write_unaligned(0) };
-            0
-        }
+        GET_GS => told(frame, 0),
         // SAFETY: the guest's own call.
         _ => unsafe { raw::call(libc::SYS_arch_prctl, frame.arguments()) },
     }
+}
+
+/// Stores a base where the guest wants it. The kernel, which stores the host's first, says whether
+/// that is possible.
+fn told(frame: &Frame, base: usize) -> isize {
+    // SAFETY: the guest's own call.
+    let result = unsafe { raw::call(libc::SYS_arch_prctl, frame.arguments()) };
+    if result == 0 {
+        // SAFETY: the kernel has just written there.
+        unsafe { (frame.rsi as *mut usize).write_unaligned(base) };
+    }
+    result
 }

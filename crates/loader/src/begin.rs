@@ -14,6 +14,7 @@ use crate::threads::STACK;
 use crate::{cache, enter, host, raw, trap};
 use core::ffi::{CStr, c_char, c_int};
 use core::ops::Range;
+use sojourn_abi::patch::Trampoline;
 use sojourn_abi::stack::{Facts, auxiliary, value, words};
 use std::ffi::CString;
 
@@ -63,7 +64,7 @@ fn prepare(given: &Given) -> Result<Ready, Refusal> {
         None => None,
     };
     let Missed { trapped, left } = missed(&program, interpreter.as_ref())?;
-    let breaks = &program.plan.breaks;
+    let (breaks, trampolines) = (&program.plan.breaks, all_trampolines(&program, &interpreter));
     let has_loader = interpreter.is_some();
     let hidden = given.environment.iter().find(|one| has_loader && starts_with(**one, PRELOAD));
     // SAFETY: a string of the environment.
@@ -71,10 +72,12 @@ fn prepare(given: &Given) -> Result<Ready, Refusal> {
     guest::set(Guest {
         file: file.path().unwrap_or_else(|| given.path.to_owned()),
         loader: raw::link(c"/proc/self/exe").unwrap_or_default(),
+        loader_id: own_identity(),
         entry,
         breaks: breaks.start as usize..breaks.end as usize,
         preload,
         left: left.into_boxed_slice(),
+        trampolines,
         trapped,
     });
     let first = interpreter.as_ref().map_or(program.plan.entry, |one| one.plan.entry);
@@ -95,8 +98,25 @@ fn prepare(given: &Given) -> Result<Ready, Refusal> {
     Ok(Ready { words, entry: first as usize, stack })
 }
 
+/// Returns what tells the loader's file from all others.
+fn own_identity() -> raw::Identity {
+    let mut status = core::mem::MaybeUninit::<libc::stat>::zeroed();
+    let path = c"/proc/self/exe".as_ptr() as usize;
+    // SAFETY: there is room for the answer, which is zeroes if the kernel has none.
+    let status = unsafe {
+        raw::call(libc::SYS_stat, [path, status.as_mut_ptr() as usize, 0, 0, 0, 0]);
+        status.assume_init()
+    };
+    raw::identity(&status)
+}
+
 /// Checks that this processor and kernel have the necessary features.
 fn possible(given: &Given) -> Result<(), Refusal> {
+    /// The variable by which valgrind tells its own program where it is.
+    const SIMULATOR: &[u8] = b"VALGRIND_LAUNCHER=";
+    if given.environment.iter().any(|one| starts_with(*one, SIMULATOR)) {
+        return Err(Refusal::Simulator);
+    }
     /// `HWCAP2_FSGSBASE`.
     const BASES: u64 = 2;
     if value(&given.auxiliary, libc::AT_HWCAP2) & BASES == 0 {
@@ -107,6 +127,14 @@ fn possible(given: &Given) -> Result<(), Refusal> {
     // SAFETY: reads a setting.
     let mdwe = unsafe { raw::call(libc::SYS_prctl, [MDWE, 0, 0, 0, 0, 0]) };
     if mdwe > 0 && mdwe & 1 != 0 { Err(Refusal::WriteExecute) } else { Ok(()) }
+}
+
+/// Returns the trampolines of both parts, in ascending order.
+fn all_trampolines(program: &Loaded, interpreter: &Option<Loaded>) -> Box<[Trampoline]> {
+    let parts = [Some(program), interpreter.as_ref()].into_iter().flatten();
+    let mut all: Vec<_> = parts.flat_map(|one| one.trampolines.iter().copied()).collect();
+    all.sort_unstable_by_key(|one| one.back);
+    all.into_boxed_slice()
 }
 
 /// The calls that could not be rewritten.

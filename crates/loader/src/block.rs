@@ -98,6 +98,8 @@ pub(crate) struct Block {
     pub(crate) host_robust: [usize; 2],
     /// True if the thread ends by the system call itself, because no part of the host waits for it.
     pub(crate) is_first: bool,
+    /// True in a child that shares its parent's memory while both run (`sharing`).
+    pub(crate) is_alone: bool,
     /// The process's number while a child made by vfork(2) from this thread may be running; 0 if
     /// there is none.
     pub(crate) vforking: i32,
@@ -118,6 +120,7 @@ const _: () = {
 const LEVELS: usize = 8;
 
 /// The guest's alternate stack (sigaltstack(2)); all zero for none.
+#[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AlternateStack {
     pub(crate) at: usize,
@@ -192,6 +195,7 @@ impl Block {
             robust: 0,
             host_robust: [0; 2],
             is_first: false,
+            is_alone: false,
             vforking: 0,
             kinds: kinds::all(),
         }

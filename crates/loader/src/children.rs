@@ -3,13 +3,14 @@
 //! The host's C library makes a child that has its own memory, because it prepares library and heap
 //! for that. A child that shares the guest's memory while its parent waits is made by the guest's
 //! own system call: no frame of the loader may be on a stack that both use. Not here: threads
-//! (`threads`).
+//! (`threads`), children that share the memory of a parent that goes on (`sharing`).
 
 use crate::block::{Block, Frame};
 use crate::guest::{self, call};
 use crate::raw::refusal;
 use crate::threads::{self, Wanted};
-use crate::{raw, trap};
+use crate::{raw, sharing, trap};
+use core::ffi::c_int;
 
 /// A child with the properties that the guest asks for.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +33,9 @@ struct Structure {
     stack_size: u64,
     tls: u64,
 }
+
+/// The most bytes that the kernel reads of the structure.
+const PAGE: usize = 4096;
 
 impl Asked {
     fn plain(flags: i32) -> Self {
@@ -61,7 +65,10 @@ impl Asked {
         if len < size_of::<Structure>() {
             return Err(refusal(libc::EINVAL));
         }
-        if at == 0 {
+        if len > PAGE {
+            return Err(refusal(libc::E2BIG));
+        }
+        if !raw::is_plausible(at) {
             return Err(refusal(libc::EFAULT));
         }
         // SAFETY: the guest's memory, as for the kernel; copied once.
@@ -85,20 +92,30 @@ impl Asked {
 #[inline(never)]
 pub(crate) fn clone(frame: &mut Frame, block: &mut Block, asked: Asked) -> isize {
     let wanted = asked.wanted;
+    if !makes_sense(wanted) {
+        return refusal(libc::EINVAL);
+    }
     if wanted.has(libc::CLONE_THREAD) {
         return threads::make(frame, wanted);
     }
     if wanted.has(libc::CLONE_VM) {
-        // Two processes that run in one memory at the same time would both be this thread for the
-        // host.
         if !wanted.has(libc::CLONE_VFORK) {
-            return refusal(libc::EINVAL);
+            return sharing::make(frame, wanted, asked.raw.is_some());
         }
         if !trap::is_trapped(frame.back) {
             return share(frame, block);
         }
     }
     fork(frame, block, asked)
+}
+
+/// Returns false for flags that the kernel refuses together (clone(2)), where it is not asked.
+fn makes_sense(wanted: Wanted) -> bool {
+    const NEW: c_int = libc::CLONE_NEWUSER | libc::CLONE_NEWPID;
+    let needs = |flag, other| !wanted.has(flag) || wanted.has(other);
+    needs(libc::CLONE_THREAD, libc::CLONE_SIGHAND)
+        && needs(libc::CLONE_SIGHAND, libc::CLONE_VM)
+        && !(wanted.has(libc::CLONE_THREAD) && wanted.has(NEW))
 }
 
 /// Prepares vfork(2) and its relatives: the guest continues at its own `syscall` instruction.

@@ -1,34 +1,54 @@
 //! The class of a file that the guest wants to execute. Not here: the decision itself
-//! (`sojourn_abi::class`).
+//! (`sojourn_abi::class`, `sojourn_abi::loadable`).
 
+use crate::guest::guest;
 use crate::raw;
 use core::ffi::{CStr, c_char};
 pub(crate) use sojourn_abi::class::Class;
 use sojourn_abi::class::{FIRST, class};
+use sojourn_abi::loadable::{File, is_loadable};
 
-/// Returns the class of the file at a path of the guest's. Set-user-ID and set-group-ID programs
-/// are plain. Allocates little, and frees it.
+/// What a path of the guest's leads to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Target {
+    Other(Class),
+    /// The running program, by `/proc/self/exe` or another name of that link: the loader's file.
+    Own,
+}
+
+/// Looks at the file at a path of the guest's. Programs that must not be loaded are plain.
+/// Allocates nothing.
 #[inline(never)]
-pub(crate) fn class_of(path: usize) -> Class {
+pub(crate) fn target(path: usize) -> Target {
+    let plain = Target::Other(Class::Plain);
     let flags = (libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY) as usize;
     // SAFETY: the kernel checks the guest's path.
     let fd = unsafe { raw::call(libc::SYS_open, [path, flags, 0, 0, 0, 0]) };
-    if fd < 0 {
-        return Class::Plain;
-    }
-    let fd = fd as usize;
+    let Ok(fd) = usize::try_from(fd) else { return plain };
+    let found = raw::status(fd).map_or(plain, |status| {
+        // SAFETY: the guest's string, which the kernel has read for `open`.
+        of_file(unsafe { CStr::from_ptr(path as *const c_char) }, fd, &status)
+    });
+    // SAFETY: the descriptor was opened above.
+    unsafe { raw::call(libc::SYS_close, [fd, 0, 0, 0, 0, 0]) };
+    found
+}
+
+fn of_file(path: &CStr, fd: usize, status: &libc::stat) -> Target {
     let mut bytes = [0u8; FIRST];
-    let mode = raw::status(fd).map_or(0, |status| status.st_mode);
-    // SAFETY: there is room for the answer; the descriptor was opened above.
-    let got = unsafe {
-        let got = raw::call(libc::SYS_pread64, [fd, bytes.as_mut_ptr() as usize, FIRST, 0, 0, 0]);
-        raw::call(libc::SYS_close, [fd, 0, 0, 0, 0, 0]);
-        got
-    };
-    if mode & (libc::S_ISUID | libc::S_ISGID) != 0 {
-        return Class::Plain;
+    let arguments = [fd, bytes.as_mut_ptr() as usize, FIRST, 0, 0, 0];
+    // SAFETY: there is room for the answer.
+    let got = unsafe { raw::call(libc::SYS_pread64, arguments) };
+    let got = bytes.get(..usize::try_from(got).unwrap_or(0)).unwrap_or_default();
+    match class(path.to_bytes(), got) {
+        Class::Loaded if raw::identity(status) == guest().loader_id => Target::Own,
+        Class::Loaded => {
+            let file = File { path, fd, mode: status.st_mode };
+            // SAFETY: the call's arguments are local.
+            let may =
+                is_loadable(file, |number, arguments| unsafe { raw::call(number, arguments) });
+            Target::Other(if may { Class::Loaded } else { Class::Plain })
+        }
+        class => Target::Other(class),
     }
-    // SAFETY: the guest's string, which the kernel has read for `open`.
-    let path = unsafe { CStr::from_ptr(path as *const c_char) }.to_bytes();
-    class(path, &bytes[..usize::try_from(got).unwrap_or(0)])
 }

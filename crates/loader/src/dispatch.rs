@@ -7,7 +7,9 @@
 use crate::block::{Block, Frame, here};
 use crate::children::{self, Asked};
 use crate::guest::{self, call, guest};
-use crate::{bases, cache, early, exec, files, host, kinds, memory, signals, threads, trap};
+use crate::{
+    bases, cache, early, exec, files, host, kinds, memory, sharing, signals, threads, trap,
+};
 use core::ffi::c_int;
 
 /// Serves a call of the guest's. Returns the value for the guest's `rax`. `enter` calls this
@@ -15,6 +17,9 @@ use core::ffi::c_int;
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sojourn_dispatch(frame: &mut Frame) -> isize {
     let block = here();
+    if block.is_alone {
+        return sharing::serve(frame);
+    }
     if !host::is_present() {
         if let Some(result) = early::answer(frame, block) {
             return result;
@@ -46,7 +51,9 @@ pub(crate) fn let_pass(block: &mut Block) {
         return;
     }
     if host::is_present() {
-        kinds::set(|number| is_own(number) || (door.concerns)(number));
+        // Only the trap's signal must not be blocked; there is none.
+        let is_served = |number| is_own(number) && number != libc::SYS_rt_sigprocmask;
+        kinds::set(|number| is_served(number) || (door.concerns)(number));
     } else {
         kinds::set(|number| !early::passes(number));
     }

@@ -72,7 +72,7 @@ pub(crate) fn answer(frame: &mut Frame, block: &mut Block) -> Option<isize> {
         libc::SYS_arch_prctl => bases::arch_prctl(frame),
         libc::SYS_brk => memory::set_break(arguments[0]),
         libc::SYS_mmap if is_code(&arguments) => return None,
-        libc::SYS_rt_sigaction if has_handler(arguments[1]) => return None,
+        libc::SYS_rt_sigaction if signals::has_handler(arguments[1]) => return None,
         libc::SYS_rt_sigprocmask => signals::mask(&arguments),
         libc::SYS_set_tid_address => {
             CLEARED.store(arguments[0], Ordering::Relaxed);
@@ -127,12 +127,6 @@ fn own(number: i64, arguments: &[usize; 6]) -> isize {
 fn is_code(arguments: &[usize; 6]) -> bool {
     let [_, _, protection, flags, ..] = *arguments;
     protection & libc::PROT_EXEC as usize != 0 && flags & libc::MAP_ANONYMOUS as usize == 0
-}
-
-/// Returns true if an action of rt_sigaction(2) has a handler.
-fn has_handler(action: usize) -> bool {
-    // SAFETY: the guest's memory, as for the kernel: the first word is the handler.
-    action != 0 && unsafe { (action as *const usize).read_unaligned() } > 1
 }
 
 /// Returns true for a data call that a program makes which stays small.

@@ -30,6 +30,7 @@ macro_rules! enter {
             ".p2align 6",
             // The number is less than 256. If the kernel alone serves the call, the guest makes it
             // itself, by its trampoline's own `syscall`. No flag changes.
+            concat!($name, "_stub:"),
             "7: movzx ecx, al",
             "movzx ecx, byte ptr gs:[rcx + {kinds}]",
             "jrcxz 9f",
@@ -37,8 +38,8 @@ macro_rules! enter {
             "9: lea rcx, [r11 - 2]",
             "jmp rcx",
             ".p2align 5",
-            concat!(".globl ", $name, ", ", $name, "_saving, ", $name, "_kept, ", $name, "_based, ", $name, "_inside, ", $name, "_leaving, ", $name, "_end"),
-            concat!(".hidden ", $name, ", ", $name, "_saving, ", $name, "_kept, ", $name, "_based, ", $name, "_inside, ", $name, "_leaving, ", $name, "_end"),
+            concat!(".globl ", $name, ", ", $name, "_stub, ", $name, "_saving, ", $name, "_kept, ", $name, "_based, ", $name, "_inside, ", $name, "_leaving, ", $name, "_end"),
+            concat!(".hidden ", $name, ", ", $name, "_stub, ", $name, "_saving, ", $name, "_kept, ", $name, "_based, ", $name, "_inside, ", $name, "_leaving, ", $name, "_end"),
             concat!($name, ":"),
             "mov r11, rcx",
             "movzx ecx, ah",
@@ -196,6 +197,7 @@ global_asm!(
 
 unsafe extern "C" {
     fn sojourn_enter_go();
+    fn sojourn_enter_go_stub();
     fn sojourn_enter_go_saving();
     fn sojourn_enter_go_kept();
     fn sojourn_enter_go_based();
@@ -203,6 +205,7 @@ unsafe extern "C" {
     fn sojourn_enter_go_leaving();
     fn sojourn_enter_go_end();
     fn sojourn_enter_sse();
+    fn sojourn_enter_sse_stub();
     fn sojourn_enter_sse_saving();
     fn sojourn_enter_sse_kept();
     fn sojourn_enter_sse_based();
@@ -210,6 +213,7 @@ unsafe extern "C" {
     fn sojourn_enter_sse_leaving();
     fn sojourn_enter_sse_end();
     fn sojourn_enter_avx();
+    fn sojourn_enter_avx_stub();
     fn sojourn_enter_avx_saving();
     fn sojourn_enter_avx_kept();
     fn sojourn_enter_avx_based();
@@ -223,6 +227,8 @@ unsafe extern "C" {
 /// A way in, with the addresses at which its parts begin.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
+    /// From here to `start` the address to go on at is in `r11`, all else is the guest's.
+    stub: usize,
     /// The address that trampolines jump to.
     pub(crate) start: usize,
     /// From here to `inside` the call can begin again.
@@ -247,6 +253,7 @@ macro_rules! entry {
 pub(crate) fn entries() -> [Entry; 3] {
     [
         entry!(
+            stub = sojourn_enter_go_stub,
             start = sojourn_enter_go,
             saving = sojourn_enter_go_saving,
             kept = sojourn_enter_go_kept,
@@ -256,6 +263,7 @@ pub(crate) fn entries() -> [Entry; 3] {
             end = sojourn_enter_go_end
         ),
         entry!(
+            stub = sojourn_enter_sse_stub,
             start = sojourn_enter_sse,
             saving = sojourn_enter_sse_saving,
             kept = sojourn_enter_sse_kept,
@@ -265,6 +273,7 @@ pub(crate) fn entries() -> [Entry; 3] {
             end = sojourn_enter_sse_end
         ),
         entry!(
+            stub = sojourn_enter_avx_stub,
             start = sojourn_enter_avx,
             saving = sojourn_enter_avx_saving,
             kept = sojourn_enter_avx_kept,
@@ -274,6 +283,20 @@ pub(crate) fn entries() -> [Entry; 3] {
             end = sojourn_enter_avx_end
         ),
     ]
+}
+
+/// Where a thread is that has all of the guest's registers, on the way in.
+pub(crate) enum Stage {
+    /// At the first instruction: the address to go on at is in `rcx`.
+    Begins,
+    /// Behind it: that address is in `r11`.
+    Begun,
+}
+
+/// Returns where a thread on the way in is that has not changed its stack pointer.
+pub(crate) fn stage(rip: usize) -> Option<Stage> {
+    let entry = entries().into_iter().find(|one| (one.stub..one.saving).contains(&rip))?;
+    Some(if rip == entry.start { Stage::Begins } else { Stage::Begun })
 }
 
 /// Returns the way in for a guest.

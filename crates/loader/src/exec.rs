@@ -6,10 +6,10 @@
 //!
 //! Nothing stays allocated here, because a child of vfork(2) shares its parent's memory.
 
-use crate::class::{Class, class_of};
-use crate::files;
+use crate::class::{Class, Target, target};
 use crate::guest::{call, guest};
 use crate::plain::{FILE, starts_with};
+use crate::raw;
 use core::ffi::{CStr, c_char};
 
 /// The variable in which ld.so(8) finds the libraries to preload.
@@ -22,28 +22,52 @@ const PATH: usize = 4096 + FILE.len();
 /// Serves execve(2) with these arguments.
 #[inline(never)]
 pub(crate) fn exec(arguments: &[usize; 6]) -> isize {
-    let [mut path, words, environment, ..] = *arguments;
+    let [mut path, words, given, ..] = *arguments;
     let mut list = [core::ptr::null::<c_char>(); VARIABLES + 3];
     let mut file = [0u8; PATH];
-    let mut class = class_of(path);
-    // `/proc/self/exe` leads to the loader's own file, which is a program. For a path that the
-    // kernel cannot open the class is plain, so `own` only reads paths that the kernel has read.
-    if class != Class::Plain
-        && let Some(own) = files::own(path)
-    {
-        path = own.as_ptr() as usize;
-        class = class_of(path);
-    }
+    let class = match target(path) {
+        // `/proc/self/exe` leads to the loader's own file.
+        Target::Own => {
+            path = guest().file.as_ptr() as usize;
+            of_own(path)
+        }
+        Target::Other(Class::Loaded) if !has_loader() => Class::Plain,
+        Target::Other(class) => class,
+    };
     let changed = match class {
         Class::Plain | Class::Dynamic => guest().preload.is_some(),
         Class::Loaded => true,
     };
-    let built = changed && build(&mut list, environment, path, class == Class::Loaded, &mut file);
+    let built = changed && build(&mut list, given, path, class == Class::Loaded, &mut file);
     let is_loaded = built && class == Class::Loaded;
-    let program = if is_loaded { guest().loader.as_ptr() as usize } else { path };
-    let environment = if built { list.as_ptr() as usize } else { environment };
+    let environment = if built { list.as_ptr() as usize } else { given };
     // SAFETY: the guest's own call, with its own lists or with one built here.
-    unsafe { call(libc::SYS_execve, &[program, words, environment, 0, 0, 0]) }
+    let start = |program: usize, environment: usize| unsafe {
+        call(libc::SYS_execve, &[program, words, environment, 0, 0, 0])
+    };
+    if is_loaded {
+        // Only an error of the program's own, which its plain start shows, concerns the guest: the
+        // loader's longer environment may be too long (`E2BIG`).
+        start(guest().loader.as_ptr() as usize, environment);
+        return start(path, given);
+    }
+    start(path, environment)
+}
+
+/// Returns the class of the guest's own file.
+fn of_own(path: usize) -> Class {
+    match target(path) {
+        Target::Other(Class::Loaded) if has_loader() => Class::Loaded,
+        _ => Class::Plain,
+    }
+}
+
+/// Returns true if the loader's file is where it was: chroot(2), another mount namespace or another
+/// user may have changed that.
+fn has_loader() -> bool {
+    let path = guest().loader.as_ptr() as usize;
+    // SAFETY: a path that ends with a zero.
+    unsafe { raw::call(libc::SYS_access, [path, libc::X_OK as usize, 0, 0, 0, 0]) == 0 }
 }
 
 /// Builds the environment: the guest's variables, the list of preloaded libraries that was hidden
@@ -58,7 +82,8 @@ fn build(
 ) -> bool {
     let mut count = 0;
     let mut has_preload = false;
-    if environment == 0 {
+    // The kernel refuses what cannot be read.
+    if !raw::is_plausible(environment) {
         return false;
     }
     loop {
@@ -67,7 +92,7 @@ fn build(
         if variable.is_null() {
             break;
         }
-        if count == VARIABLES {
+        if count == VARIABLES || !raw::is_plausible(variable as usize) {
             return false;
         }
         has_preload |= starts_with(variable, PRELOAD);
@@ -82,7 +107,7 @@ fn build(
         has_preload = true;
     }
     if is_loaded {
-        // SAFETY: the guest's path, which the kernel has read (`class_of`).
+        // SAFETY: the guest's path, which the kernel has read (`target`).
         let path = unsafe { CStr::from_ptr(path as *const c_char) }.to_bytes_with_nul();
         // Without the preload library the loader would refuse the program anyway
         // (`Refusal::NoLibrary`).

@@ -18,12 +18,19 @@ pub(crate) fn own(path: usize) -> Option<&'static CStr> {
 
 /// Serves readlink(2) and readlinkat(2), whose path is argument `at`.
 pub(crate) fn read_link(at: usize, number: i64, arguments: &[usize; 6]) -> isize {
+    let (to, room) = (arguments[at + 1], arguments[at + 2] as i32);
+    let file = guest().file.as_c_str();
+    // The loader's path must not be left behind a shorter one.
+    let len = file.to_bytes().len().min(room.max(0) as usize);
+    let mut short = *arguments;
+    short[at + 2] = if room > 0 { len } else { room as usize };
     // SAFETY: the guest's own call.
-    let result = unsafe { call(number, arguments) };
-    let found = if result < 0 { None } else { own(arguments[at]) };
-    let Some(file) = found else { return result };
-    let (to, room) = (arguments[at + 1], arguments[at + 2]);
-    let len = file.to_bytes().len().min(room);
+    let result = unsafe { call(number, &short) };
+    if result < 0 || own(arguments[at]).is_none() {
+        let is_whole = result < len as isize || len as i32 == room;
+        // SAFETY: the guest's own call.
+        return if is_whole { result } else { unsafe { call(number, arguments) } };
+    }
     // SAFETY: the guest's buffer, which the kernel has just written.
     unsafe { core::ptr::copy_nonoverlapping(file.as_ptr().cast::<u8>(), to as *mut u8, len) };
     len as isize

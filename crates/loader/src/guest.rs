@@ -5,6 +5,7 @@ use core::ffi::c_int;
 use core::ops::Range;
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use sojourn_abi::door::{Door, Signal};
+use sojourn_abi::patch::Trampoline;
 use std::ffi::CString;
 use std::sync::OnceLock;
 
@@ -15,6 +16,8 @@ pub(crate) struct Guest {
     pub(crate) file: CString,
     /// The loader's own file.
     pub(crate) loader: CString,
+    /// What tells the loader's file from all others.
+    pub(crate) loader_id: raw::Identity,
     /// The address that its trampolines lead to.
     pub(crate) entry: usize,
     /// The bounds of the guest's break: see [`BREAK`].
@@ -24,7 +27,9 @@ pub(crate) struct Guest {
     pub(crate) preload: Option<CString>,
     /// The addresses of calls that could not be rewritten, in ascending order.
     pub(crate) left: Box<[usize]>,
-    /// The text that contains these calls.
+    /// The trampolines of the program and of its interpreter, in ascending order.
+    pub(crate) trampolines: Box<[Trampoline]>,
+    /// The text that contains the calls that are left.
     pub(crate) trapped: Option<TrapRange>,
 }
 
@@ -33,6 +38,14 @@ pub(crate) struct Guest {
 pub(crate) struct TrapRange {
     pub(crate) at: usize,
     pub(crate) len: usize,
+}
+
+impl Guest {
+    /// Returns the address of the guest's own instruction that a thread at `at`, in a trampoline,
+    /// would be at without one.
+    pub(crate) fn original(&self, at: usize) -> Option<usize> {
+        Trampoline::original_in(&self.trampolines, at as u64).map(|at| at as usize)
+    }
 }
 
 static GUEST: OnceLock<Guest> = OnceLock::new();

@@ -23,6 +23,12 @@ pub(crate) fn is_guests(number: usize) -> bool {
     KINDS.get(number).is_some_and(|kind| kind.load(Ordering::Relaxed) == 0)
 }
 
+/// Returns the table for a thread that makes every call itself but these, whose numbers are lower
+/// than the table is long.
+pub(crate) fn all_but(served: &[i64]) -> Kinds {
+    core::array::from_fn(|at| served.contains(&(at as i64)).into())
+}
+
 /// Returns the table for a thread.
 pub(crate) fn all() -> Kinds {
     core::array::from_fn(|at| KINDS[at].load(Ordering::Relaxed))

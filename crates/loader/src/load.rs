@@ -11,7 +11,7 @@ use core::ffi::CStr;
 use sojourn_abi::cache::checksum;
 use sojourn_abi::elf::{Area, Image};
 use sojourn_abi::layout::{Mapping, Plan, Room, Source, plan};
-use sojourn_abi::patch::region_len;
+use sojourn_abi::patch::{Trampoline, region_len};
 use sojourn_abi::sites::{Rewrite, Site, Text};
 use std::ffi::CString;
 
@@ -61,6 +61,9 @@ impl File {
                 let text = Text { address: one.address, bytes };
                 let in_file = FileText { fd: self.fd, build_id, offset: one.offset };
                 let found = cache::sites(in_file, text);
+                if one.is_writable && !found.sites.is_empty() {
+                    return Err(Refusal::WritableCode);
+                }
                 if found.sets_gs.is_some() {
                     return Err(Refusal::Gs);
                 }
@@ -100,6 +103,8 @@ pub(crate) struct Loaded {
     pub(crate) plan: Plan,
     /// The addresses of calls that could not be rewritten, in ascending order.
     pub(crate) left: Vec<usize>,
+    /// The trampolines, in ascending order.
+    pub(crate) trampolines: Vec<Trampoline>,
 }
 
 /// The two parts that a program can have.
@@ -113,21 +118,21 @@ pub(crate) enum Part {
 pub(crate) fn load(file: &File, part: Part, entry: usize) -> Result<Loaded, Refusal> {
     let texts = file.sites()?;
     let trampolines = texts.iter().map(|one| room_of(&one.sites)).sum::<usize>() as u64;
-    let breaks = if part == Part::Program { break_room() } else { 0 };
+    let breaks = if part == Part::Program { BREAK_MAX } else { 0 };
     let gap = if part == Part::Program { random(13) << 12 } else { 0 };
     let plan = place(file, part, Room { trampolines, gap, breaks })?;
     let mut region = plan.trampolines.at as usize;
-    let mut left = Vec::new();
+    let (mut left, mut trampolines) = (Vec::new(), Vec::new());
     for Examined { text, sites } in texts {
         let text = Text { address: text.address.wrapping_add(plan.base), bytes: text.bytes };
         let based = |site: Site| Site { at: site.at.wrapping_add(plan.base), ..site };
         let sites: Vec<Site> = sites.into_iter().map(based).collect();
-        rewriting::rewrite(text, &sites, region, entry)
-            .map_err(|Refused(error)| Refusal::Text(error))?;
+        let made = rewriting::rewrite(text, &sites, region, entry);
+        trampolines.extend(made.map_err(|Refused(error)| Refusal::Text(error))?);
         region += room_of(&sites);
         left.extend(sites.iter().filter(|site| is_missed(site)).map(|site| site.at as usize));
     }
-    Ok(Loaded { plan, left })
+    Ok(Loaded { plan, left, trampolines })
 }
 
 /// Maps a program's file, and reserves room behind it.
@@ -153,13 +158,8 @@ fn room_of(sites: &[Site]) -> usize {
     region_len(sites).next_multiple_of(4096)
 }
 
-/// Returns the room for the break: as much as no program exhausts, or less if the address space is
-/// limited (`RLIMIT_AS`).
-fn break_room() -> u64 {
-    const MOST: u64 = 1 << 36;
-    let limit = raw::limit(libc::RLIMIT_AS as usize);
-    if limit == libc::RLIM_INFINITY { MOST } else { (limit / 4).min(MOST) }
-}
+/// The most bytes of the break: more than any program uses.
+const BREAK_MAX: u64 = 1 << 36;
 
 /// Returns this many random bits.
 fn random(bits: u32) -> u64 {

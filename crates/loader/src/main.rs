@@ -72,6 +72,8 @@ mod refusal;
 #[cfg(target_arch = "x86_64")]
 mod rewriting;
 #[cfg(target_arch = "x86_64")]
+mod sharing;
+#[cfg(target_arch = "x86_64")]
 mod signals;
 #[cfg(target_arch = "x86_64")]
 mod threads;

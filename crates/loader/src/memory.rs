@@ -20,7 +20,7 @@ pub(crate) fn set_break(wanted: usize) -> isize {
             return now as isize;
         }
         let (from, to) = (page_up(now), page_up(wanted));
-        if to > from && !change(from, to - from, libc::PROT_READ | libc::PROT_WRITE) {
+        if to > from && !grow(from, to - from) {
             return now as isize;
         }
         let swap = BREAK.compare_exchange(now, wanted, Ordering::Relaxed, Ordering::Relaxed);
@@ -34,20 +34,29 @@ pub(crate) fn set_break(wanted: usize) -> isize {
     }
 }
 
-fn change(at: usize, len: usize, protection: i32) -> bool {
-    // SAFETY: a part of the guest's break.
-    unsafe { raw::call(libc::SYS_mprotect, [at, len, protection as usize, 0, 0, 0]) == 0 }
+/// Serves brk(2) without the library: the break can only grow.
+pub(crate) fn grow_break(wanted: usize) -> isize {
+    let now = BREAK.load(Ordering::Relaxed);
+    if wanted < now { now as isize } else { set_break(wanted) }
 }
 
-/// Returns memory of the break, as the kernel does: memory that is used again is zero.
+/// Maps memory for the break; does nothing if a mapping is in the way, as the kernel.
+fn grow(at: usize, len: usize) -> bool {
+    let access = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+    // SAFETY: `MAP_FIXED_NOREPLACE` maps only where nothing is mapped.
+    let result =
+        unsafe { raw::call(libc::SYS_mmap, [at, len, access, flags as usize, usize::MAX, 0]) };
+    result == at as isize
+}
+
+/// Returns memory of the break.
 fn give_back(at: usize, len: usize) {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
-    let arguments = [at, len, libc::PROT_NONE as usize, flags as usize, usize::MAX, 0];
     // SAFETY: a part of the guest's break. The call through the library makes it forget that this
     // memory is accessible.
     unsafe { call(libc::SYS_mprotect, &[at, len, libc::PROT_NONE as usize, 0, 0, 0]) };
     // SAFETY: a part of the guest's break.
-    unsafe { raw::call(libc::SYS_mmap, arguments) };
+    unsafe { raw::call(libc::SYS_munmap, [at, len, 0, 0, 0, 0]) };
 }
 
 const CODE: usize = libc::PROT_EXEC as usize;

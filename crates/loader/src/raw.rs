@@ -109,6 +109,18 @@ pub(crate) fn status(fd: usize) -> Option<libc::stat> {
     (result == 0).then_some(status)
 }
 
+/// What tells a file from all others: its device and its number there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Identity {
+    device: u64,
+    number: u64,
+}
+
+/// Returns what tells this file from all others.
+pub(crate) fn identity(status: &libc::stat) -> Identity {
+    Identity { device: status.st_dev, number: status.st_ino }
+}
+
 /// Returns true if this is the status of an ordinary file.
 pub(crate) fn is_file(status: &libc::stat) -> bool {
     status.st_mode & libc::S_IFMT == libc::S_IFREG
@@ -148,6 +160,15 @@ pub(crate) fn link(path: &CStr) -> Option<CString> {
     // SAFETY: `target` has room for `PATH` bytes.
     let len = unsafe { call(libc::SYS_readlinkat, [folder, path, room, PATH, 0, 0]) };
     CString::new(target.get(..usize::try_from(len).ok()?)?).ok()
+}
+
+/// Returns false for an address that no program can have, so that the kernel refuses a call with
+/// it (`EFAULT`).
+pub(crate) fn is_plausible(address: usize) -> bool {
+    /// `mmap_min_addr` is this by default; the lowest page is never mapped.
+    const LOWEST: usize = 4096;
+    const END: usize = 1 << 47;
+    (LOWEST..END).contains(&address)
 }
 
 /// Returns an error in the kernel's form.

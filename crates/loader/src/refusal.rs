@@ -20,6 +20,10 @@ pub(crate) enum Refusal {
     WriteExecute,
     /// The program asks for an executable stack.
     ExecutableStack,
+    /// The program's code is writable: it may change itself.
+    WritableCode,
+    /// The program runs another program on a processor of its own making (valgrind).
+    Simulator,
     /// This many calls cannot be rewritten, and the kernel cannot trap them.
     Untrapped(usize),
     /// The kernel refuses a mapping, with this `errno`.
@@ -54,6 +58,10 @@ impl fmt::Display for Refusal {
                 "memory that was written cannot be executed here (PR_SET_MDWE), so its system calls \
                  cannot be rewritten"
             ),
+            Self::WritableCode => write!(out, "its code is writable, so it may change itself"),
+            Self::Simulator => {
+                write!(out, "it is valgrind, which watches every call and address of a program")
+            }
             Self::ExecutableStack => write!(out, "it wants an executable stack"),
             Self::Untrapped(count) => write!(
                 out,

@@ -4,7 +4,7 @@
 use crate::cache::{self, FileText};
 use crate::guest::guest;
 use crate::raw;
-use sojourn_abi::patch::{self, Rewritten, region_len};
+use sojourn_abi::patch::{self, Rewritten, Trampoline, region_len};
 use sojourn_abi::sites::{Found, Rewrite, Site, Text};
 
 const PAGE: usize = 4096;
@@ -28,17 +28,18 @@ fn protect(at: usize, len: usize, protection: usize) -> Result<(), Refused> {
     checked(result).map(|_| ())
 }
 
-/// Rewrites the sites of the text at `text.address`, whose trampolines go to `region`.
+/// Rewrites the sites of the text at `text.address`, whose trampolines go to `region`. Returns the
+/// trampolines.
 pub(crate) fn rewrite(
     text: Text<'_>,
     sites: &[Site],
     region: usize,
     entry: usize,
-) -> Result<(), Refused> {
+) -> Result<Vec<Trampoline>, Refused> {
     let done = patch::rewrite(text, sites, region as u64, entry as u64)
         .map_err(|patch::TooFar| Refused(libc::ERANGE))?;
     if done.patches.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let len = done.region.len();
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
@@ -48,7 +49,8 @@ pub(crate) fn rewrite(
     // SAFETY: the mapping was just made, with `len` bytes.
     unsafe { core::ptr::copy_nonoverlapping(done.region.as_ptr(), region as *mut u8, len) };
     protect(region, len, CODE)?;
-    apply(&done)
+    apply(&done)?;
+    Ok(done.trampolines)
 }
 
 /// Writes the patches. All pages from the first site to the last change their protection together,

@@ -12,9 +12,10 @@
 //! when the guest's stack pointer shows that the interrupted call is dead.
 //!
 //! Not here: the table of handlers (`actions`), handlers that interrupt the way in or out
-//! (`windows`).
+//! (`windows`), the registers that handlers see (`shown`).
 
 mod actions;
+mod shown;
 mod windows;
 
 use crate::block::{AlternateStack, Block, FRAME, Frame, here};
@@ -22,10 +23,12 @@ use crate::enter;
 use crate::guest::{self, guest};
 use crate::raw;
 use actions::Handler;
-pub(crate) use actions::act;
+pub(crate) use actions::{act, has_handler};
 use core::arch::{asm, global_asm};
 use core::ffi::{c_int, c_void};
+use core::mem::offset_of;
 use libc::{REG_RSP, ucontext_t};
+use shown::Shown;
 use sojourn_abi::door::Signal;
 
 /// Bytes below the stack pointer that a program may use (System V ABI, AMD64 supplement, "red
@@ -33,6 +36,9 @@ use sojourn_abi::door::Signal;
 const RED_ZONE: usize = 128;
 /// Bytes between the used part of the host's stack and the next frame.
 const MARGIN: usize = 512;
+
+/// An alternate stack with less room than this below the kernel's frame is left to the handler.
+const SMALL: usize = 16 << 10;
 
 global_asm!(
     ".pushsection .text.sojourn_handlers, \"ax\", @progbits",
@@ -54,6 +60,24 @@ global_asm!(
     "rdfsbase r8",
     "push r8",
     "push r8",
+    "mov r9, rsp",
+    // An alternate stack may have room for the kernel's frame and the handler only: the loader uses
+    // the host's stack then, below what is in use there.
+    "mov rax, rsp",
+    "sub rax, gs:[{alternate}]",
+    "cmp rax, {small}",
+    "jae 4f",
+    "mov rsp, gs:[8]",
+    "cmp r8, gs:[16]",
+    "jne 4f",
+    "mov rax, [rdx + {interrupted}]",
+    "sub rax, {margin}",
+    "cmp rax, gs:[{lowest}]",
+    "jb 4f",
+    "cmp rax, rsp",
+    "jae 4f",
+    "mov rsp, rax",
+    "4: and rsp, -16",
     "mov rax, gs:[16]",
     "wrfsbase rax",
     "call {on_signal}",
@@ -120,6 +144,11 @@ global_asm!(
     "ret",
     ".popsection",
     count = const actions::ENTRIES,
+    alternate = const offset_of!(Block, alternate),
+    lowest = const offset_of!(Block, stack),
+    small = const SMALL,
+    margin = const MARGIN,
+    interrupted = const offset_of!(ucontext_t, uc_mcontext) + REG_RSP as usize * 8,
     on_signal = sym on_signal,
 );
 
@@ -146,17 +175,23 @@ struct Coming {
     guest_rsp: usize,
     /// The address below which the host's stack is free.
     free_below: usize,
-    is_host_stack: bool,
+    /// The handler's stack pointer, or 0 if the stack in use is the one that the kernel has chosen.
+    /// If the kernel has put its frame on the host's stack, the handler must run on the guest's.
+    stack: usize,
+    /// The interrupted call's registers; null outside calls.
+    call: *const Frame,
 }
 
 /// Receives every signal for which the guest has a handler, with all signals blocked. `index` is
-/// the number of the entry point, `fs` the FS base of the interrupted code.
+/// the number of the entry point, `fs` the FS base of the interrupted code, `kernels` the stack
+/// pointer below the kernel's frame.
 unsafe extern "C" fn on_signal(
     signal: c_int,
     info: *mut c_void,
     context: *mut ucontext_t,
     index: u32,
     fs: usize,
+    kernels: usize,
 ) {
     let Some(handler) = actions::handler(index as usize) else { return };
     let block = here();
@@ -168,8 +203,7 @@ unsafe extern "C" fn on_signal(
     }
     let rsp = interrupted.uc_mcontext.gregs[REG_RSP as usize] as usize;
     let stack = stack_pointer();
-    let is_host_stack = block.is_on_host(stack);
-    let used = [(is_host_stack, stack), (is_inside && block.is_on_host(rsp), rsp)];
+    let used = [(block.is_on_host(stack), stack), (is_inside && block.is_on_host(rsp), rsp)];
     let free_below = used
         .into_iter()
         .filter_map(|(is_used, at)| is_used.then_some((at - MARGIN - FRAME) & !63))
@@ -188,8 +222,17 @@ unsafe extern "C" fn on_signal(
         guest_fs,
         guest_rsp,
         free_below,
-        is_host_stack,
+        stack: match (block.is_on_host(kernels), block.is_on_host(stack)) {
+            (true, _) => guest_rsp - RED_ZONE,
+            (false, true) => kernels,
+            (false, false) => 0,
+        },
+        call: if is_inside { block.frame } else { core::ptr::null() },
     };
+    if block.is_alone {
+        // SAFETY: nothing of the host runs in this process.
+        return unsafe { run((&raw mut coming).cast()) };
+    }
     let asked = Signal {
         number: signal,
         restarts: handler.flags & libc::SA_RESTART as usize != 0,
@@ -214,17 +257,22 @@ unsafe extern "C-unwind" fn run(coming: *mut c_void) {
         block.levels.push(block.next, coming.guest_rsp);
         block.next = coming.free_below;
     }
-    // If the kernel has put its frame on the host's stack, the handler must run on the guest's.
-    let stack = if coming.is_host_stack { coming.guest_rsp - RED_ZONE } else { 0 };
     // SAFETY: the kernel's context; its signal set is the first word of the C library's larger set.
     let blocked = unsafe { *(&raw const (*coming.context).uc_sigmask).cast::<u64>() };
     let mask = blocked | coming.handler.blocks(coming.signal);
-    let Coming { signal, info, context, handler, guest_fs, .. } = *coming;
+    let Coming { signal, info, context, handler, guest_fs, stack, .. } = *coming;
+    // SAFETY: the kernel's context, which nobody else uses meanwhile.
+    let shown = Shown::of(unsafe { &mut *context }, coming.call);
     // SAFETY: the guest installed this handler, which gets the kernel's arguments.
     unsafe {
         set_fs_base(guest_fs);
         sojourn_run_guest(signal, info, context.cast(), handler.address, stack, mask);
+        if shown.is_changed(&*context) && !coming.call.is_null() {
+            // The handler has the guest go on elsewhere, as if it had jumped out of the call.
+            shown::go_on(context);
+        }
         set_fs_base(block.host_fs);
+        shown.undo(&mut *context);
     }
     (block.next, block.guest_fs, block.frame, block.levels.count) = kept;
 }
@@ -281,8 +329,13 @@ pub(crate) fn alternate(block: &mut Block, arguments: &[usize; 6], rsp: usize) -
             return -(libc::EPERM as isize);
         }
         if old != 0 {
+            // SAFETY: the guest's own call, with which the kernel says if it can write there.
+            let result = unsafe { raw::call(libc::SYS_sigaltstack, [0, old, 0, 0, 0, 0]) };
+            if result != 0 {
+                return result;
+            }
             let stack = block.alternate.with_flags(libc::SS_ONSTACK);
-            // SAFETY: the guest's memory, as for the kernel.
+            // SAFETY: the guest's memory, which the kernel has just written.
             unsafe { (old as *mut libc::stack_t).write_unaligned(stack) };
         }
         return 0;

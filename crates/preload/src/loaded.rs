@@ -3,8 +3,8 @@
 //! The loader lies beside this library, at the path that the new program's environment has for the
 //! library; without such a path this file does nothing. The loader gets the program's path in a
 //! variable, which the program does not see. Not here: the decision which programs need the loader
-//! (`sojourn_abi::class`), and the children of programs that the loader has loaded
-//! (`crates/loader`).
+//! (`sojourn_abi::class`, `sojourn_abi::loadable`), and the children of programs that the loader
+//! has loaded (`crates/loader`).
 //!
 //! Nothing here allocates, because a child of vfork(2) shares its parent's memory.
 
@@ -14,6 +14,7 @@ use crate::variables::{
 use crate::{older, raw, relocation};
 use core::ffi::{CStr, c_char};
 use sojourn_abi::class::{Class, FIRST, class};
+use sojourn_abi::loadable::{File, is_loadable};
 
 /// The setting `load`, as `sojourn run` passes it on.
 const LOAD: &[u8] = b"SOJOURN_LOAD=";
@@ -140,28 +141,32 @@ fn is_loaded(path: Text) -> bool {
     class_of(path) == Class::Loaded
 }
 
-/// Returns the class of a file. Set-user-ID and set-group-ID programs are plain.
+/// Returns the class of a file. Programs that must not be loaded are plain.
 fn class_of(path: Text) -> Class {
     let flags = (libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY) as usize;
     // SAFETY: the kernel checks the program's path.
     let fd = unsafe { older::call(older::SYS_open, [path as usize, flags, 0, 0, 0, 0]) };
-    if fd < 0 {
-        return Class::Plain;
-    }
-    let fd = fd as usize;
+    let Ok(fd) = usize::try_from(fd) else { return Class::Plain };
+    // SAFETY: the program's string, which the kernel has read for `open`.
+    let class = of_file(unsafe { CStr::from_ptr(path) }, fd);
+    // SAFETY: the descriptor was opened above.
+    unsafe { raw::call(libc::SYS_close, [fd, 0, 0, 0, 0, 0]) };
+    class
+}
+
+fn of_file(path: &CStr, fd: usize) -> Class {
     let mut first = [0u8; FIRST];
     let mut status = core::mem::MaybeUninit::<libc::stat>::zeroed();
-    // SAFETY: there is room for both answers; the descriptor was opened above.
+    // SAFETY: there is room for both answers.
     let (got, status) = unsafe {
         let got = raw::call(libc::SYS_pread64, [fd, first.as_mut_ptr() as usize, FIRST, 0, 0, 0]);
         raw::call(libc::SYS_fstat, [fd, status.as_mut_ptr() as usize, 0, 0, 0, 0]);
-        raw::call(libc::SYS_close, [fd, 0, 0, 0, 0, 0]);
         (got, status.assume_init())
     };
-    if status.st_mode & (libc::S_ISUID | libc::S_ISGID) != 0 {
-        return Class::Plain;
-    }
-    // SAFETY: the program's string, which the kernel has read for `open`.
-    let path = unsafe { CStr::from_ptr(path) }.to_bytes();
-    class(path, &first[..usize::try_from(got).unwrap_or(0)])
+    let got = first.get(..usize::try_from(got).unwrap_or(0)).unwrap_or_default();
+    let class = class(path.to_bytes(), got);
+    let file = File { path, fd, mode: status.st_mode };
+    // SAFETY: the call's arguments are local.
+    let kernel = |number, arguments| unsafe { raw::call(number, arguments) };
+    if class == Class::Loaded && !is_loadable(file, kernel) { Class::Plain } else { class }
 }

@@ -5,7 +5,7 @@
 //! which shares the table, cannot damage it.
 
 use crate::guest::guest;
-use crate::raw;
+use crate::raw::{self, refusal};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -117,6 +117,27 @@ struct Action {
     mask: u64,
 }
 
+/// The size of a signal set.
+const SIZE: usize = 8;
+
+/// Copies the guest's action from this address; `None` if there is none.
+fn given(at: usize) -> Option<Action> {
+    if at == 0 {
+        return None;
+    }
+    // For a signal that can have no action the kernel only reads the new one.
+    let kill = libc::SIGKILL as usize;
+    // SAFETY: changes nothing.
+    let result = unsafe { raw::call(libc::SYS_rt_sigaction, [kill, at, 0, SIZE, 0, 0]) };
+    // SAFETY: the guest's memory, which the kernel has just read.
+    (result != refusal(libc::EFAULT)).then(|| unsafe { (at as *const Action).read_unaligned() })
+}
+
+/// Returns true if the action at this address of the guest's has a handler.
+pub(crate) fn has_handler(at: usize) -> bool {
+    given(at).is_some_and(|action| action.handler > IGNORE)
+}
+
 /// The highest value that is no handler: `SIG_DFL` is 0, `SIG_IGN` is 1.
 const IGNORE: usize = 1;
 
@@ -125,9 +146,10 @@ pub(crate) fn act(arguments: &[usize; 6]) -> isize {
     let [signal, new, old, size, ..] = *arguments;
     // In a guest with trapped calls `SIGSYS` stays the trap's.
     let is_trap = signal == libc::SIGSYS as usize && guest().trapped.is_some();
-    let mut action = Action::default();
-    // SAFETY: the guest's memory, as for the kernel; copied once.
-    let given = (new != 0).then(|| unsafe { (new as *const Action).read_unaligned() });
+    let given = given(new);
+    if new != 0 && size == SIZE && given.is_none() {
+        return refusal(libc::EFAULT);
+    }
     let set = match given {
         _ if is_trap => None,
         Some(given) => match translated(given) {
@@ -137,13 +159,15 @@ pub(crate) fn act(arguments: &[usize; 6]) -> isize {
         None => None,
     };
     let new = set.as_ref().map_or(0, |set| core::ptr::from_ref(set) as usize);
-    let at = (&raw mut action) as usize;
-    // SAFETY: both actions are local; the kernel checks number and size.
-    let result = unsafe { raw::call(libc::SYS_rt_sigaction, [signal, new, at, size, 0, 0]) };
+    // SAFETY: the new action is local; the kernel checks the rest.
+    let result = unsafe { raw::call(libc::SYS_rt_sigaction, [signal, new, old, size, 0, 0]) };
     if result == 0 && old != 0 {
-        let shown = if is_trap { Action::default() } else { shown(action) };
-        // SAFETY: the guest's memory, as for the kernel.
-        unsafe { (old as *mut Action).write_unaligned(shown) };
+        let old = old as *mut Action;
+        // SAFETY: the guest's memory, which the kernel has just written.
+        unsafe {
+            let action = old.read_unaligned();
+            old.write_unaligned(if is_trap { Action::default() } else { shown(action) });
+        }
     }
     result
 }

@@ -9,6 +9,29 @@ use libc::{
     REG_RBP, REG_RBX, REG_RCX, REG_RDI, REG_RDX, REG_RIP, REG_RSI, REG_RSP, ucontext_t,
 };
 
+/// Reads a register from a frame.
+type ReadFn = fn(&Frame) -> usize;
+
+/// The guest's registers at a call, but for the instruction pointer, and where a frame has them.
+pub(super) const WAY: [(i32, ReadFn); 16] = [
+    (REG_R15, |frame| frame.r15),
+    (REG_R14, |frame| frame.r14),
+    (REG_R13, |frame| frame.r13),
+    (REG_R12, |frame| frame.r12),
+    (REG_RBP, |frame| frame.rbp),
+    (REG_RBX, |frame| frame.rbx),
+    (REG_R9, |frame| frame.r9),
+    (REG_R8, |frame| frame.r8),
+    (REG_R10, |frame| frame.r10),
+    (REG_RDX, |frame| frame.rdx),
+    (REG_RSI, |frame| frame.rsi),
+    (REG_RDI, |frame| frame.rdi),
+    (REG_RAX, |frame| frame.rax),
+    (REG_RCX, |frame| frame.back),
+    (REG_RSP, |frame| frame.rsp),
+    (REG_EFL, Frame::all_flags),
+];
+
 /// Moves the interrupted thread, which has the guest's FS base, to an instruction of the guest's or
 /// to the beginning of `enter`.
 pub(super) fn leave(interrupted: &mut ucontext_t, block: &Block) {
@@ -36,25 +59,7 @@ pub(super) fn leave(interrupted: &mut ucontext_t, block: &Block) {
         interrupted.uc_mcontext.gregs[REG_RSP as usize] = stack;
         interrupted.uc_mcontext.gregs[REG_RIP as usize] = entry.start as i64;
     } else if rip >= entry.leaving {
-        let all = [
-            (REG_R15, frame.r15),
-            (REG_R14, frame.r14),
-            (REG_R13, frame.r13),
-            (REG_R12, frame.r12),
-            (REG_RBP, frame.rbp),
-            (REG_RBX, frame.rbx),
-            (REG_R9, frame.r9),
-            (REG_R8, frame.r8),
-            (REG_R10, frame.r10),
-            (REG_RDX, frame.rdx),
-            (REG_RSI, frame.rsi),
-            (REG_RDI, frame.rdi),
-            (REG_RAX, frame.rax),
-            (REG_RCX, frame.back),
-            (REG_RIP, frame.back),
-            (REG_RSP, frame.rsp),
-            (REG_EFL, frame.all_flags()),
-        ];
-        all.into_iter().for_each(|(register, value)| set(register, value));
+        WAY.iter().for_each(|(register, value)| set(*register, value(frame)));
+        set(REG_RIP, frame.back);
     }
 }

@@ -1,0 +1,334 @@
+/* `odd NAME`: what programs may do that most do not. Each case holds without a loader as well. See
+ * tests/abi_odd.rs.
+ *
+ * The exit status is 0, or 1 with a line on the failed check. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+enum { LIMIT_S = 60, CHILD = 3, PAGE = 4096 };
+
+extern char **environ;
+static char **words;
+static char self[4096];
+
+#define NEED(condition) need(condition, #condition, __LINE__)
+static void need(int is_fine, const char *what, int line) {
+    if (is_fine) return;
+    fprintf(stderr, "odd: line %d: %s (%s)\n", line, what, strerror(errno));
+    exit(1);
+}
+
+static void hangs(int signal) {
+    (void)signal;
+    static const char text[] = "odd: hangs\n";
+    if (write(2, text, sizeof text - 1)) {}
+    _exit(2);
+}
+
+/* ---- addresses ---- */
+
+static long status(const char *field) {
+    char line[256];
+    long value = -1;
+    FILE *file = fopen("/proc/self/status", "r");
+    NEED(file != NULL);
+    while (fgets(line, sizeof line, file))
+        if (!strncmp(line, field, strlen(field))) value = atol(line + strlen(field));
+    fclose(file);
+    return value;
+}
+
+/* brk(2), which answers with the break. */
+static char *moved(char *to) { return (char *)syscall(SYS_brk, to); }
+
+/* The break grows as far as nothing is in its way, and takes no room before. */
+static void room(void) {
+    NEED(status("VmSize:") < 1 << 20);
+    NEED(mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0) != MAP_FAILED);
+    char *first = moved(0), *way = (char *)(((unsigned long)first + (16 << 20)) & -PAGE);
+    char *other = mmap(way, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    NEED(other == way);
+    *other = 7;
+    NEED(moved(way + 2 * PAGE) == first && moved(0) == first && *other == 7);
+    NEED(moved(way - PAGE) == way - PAGE && moved(way + 1) == way - PAGE);
+    memset(first, 1, way - PAGE - first);
+    NEED(moved(first) == first && munmap(other, PAGE) == 0 && moved(way + 2 * PAGE) == way + 2 * PAGE);
+    for (char *at = (char *)(((unsigned long)first + PAGE - 1) & -PAGE); at < way; at += PAGE) NEED(*at == 0);
+    NEED(moved(first) == first);
+}
+
+/* Calls with addresses that cannot be read or written. */
+static void pointers(void) {
+    void *bad = (void *)8, *none = mmap(NULL, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *all[] = { bad, none, (void *)-1L };
+    for (int at = 0; at < 3; at++) {
+        bad = all[at];
+        NEED(syscall(SYS_rt_sigaction, SIGUSR1, bad, NULL, 8) == -1 && errno == EFAULT);
+        NEED(syscall(SYS_rt_sigaction, SIGUSR1, NULL, bad, 8) == -1 && errno == EFAULT);
+        NEED(syscall(SYS_rt_sigaction, SIGUSR1, bad, NULL, 7) == -1 && errno == EINVAL);
+        NEED(syscall(SYS_sigaltstack, bad, NULL) == -1 && errno == EFAULT);
+#if defined(__x86_64__)
+        NEED(syscall(SYS_arch_prctl, 0x1003, bad) == -1 && errno == EFAULT);
+        NEED(syscall(SYS_arch_prctl, 0x1004, bad) == -1 && errno == EFAULT);
+#endif
+    }
+    char *list[] = { (char *)8, NULL };
+    NEED(syscall(SYS_execve, self, words, 8) == -1 && errno == EFAULT);
+    NEED(syscall(SYS_execve, self, words, list) == -1 && errno == EFAULT);
+    NEED(syscall(SYS_clone3, 8, 64) == -1 && errno == EFAULT);
+    NEED(syscall(SYS_clone, CLONE_THREAD, 0, 0, 0, 0) == -1 && errno == EINVAL);
+    NEED(syscall(SYS_clone, CLONE_THREAD | CLONE_VM, 0, 0, 0, 0) == -1 && errno == EINVAL);
+}
+
+/* ---- threads and signals ---- */
+
+static int ends[2], way;
+static volatile int is_clean, count;
+
+static void cleans(void *unused) {
+    (void)unused;
+    is_clean = 1;
+}
+
+static void *waits(void *unused) {
+    char byte;
+    struct pollfd one = { ends[0], POLLIN, 0 };
+    (void)unused;
+    pthread_cleanup_push(cleans, NULL);
+    if (way == 0 && read(ends[0], &byte, 1)) {}
+    if (way == 1) poll(&one, 1, -1);
+    if (way == 2) recv(ends[1], &byte, 1, 0);
+    if (way == 3) sleep(LIMIT_S);
+    if (way == 4) pause();
+    while (way == 5) {
+        int pair[2];
+        NEED(pipe(pair) == 0 && write(pair[1], "a", 1) == 1 && read(pair[0], &byte, 1) == 1);
+        close(pair[0]);
+        close(pair[1]);
+    }
+    pthread_cleanup_pop(1);
+    return NULL;
+}
+
+/* Threads are cancelled in calls that wait. */
+static void cancelled(void) {
+    for (way = 0; way <= 5; way++) {
+        NEED(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+        for (int round = 0; round < 20; round++) {
+            pthread_t thread;
+            void *result;
+            is_clean = 0;
+            NEED(pthread_create(&thread, NULL, waits, NULL) == 0);
+            for (int turn = 0; turn < round * 10; turn++) sched_yield();
+            if (round == 19) usleep(10000);
+            NEED(pthread_cancel(thread) == 0 && pthread_join(thread, &result) == 0);
+            NEED(result == PTHREAD_CANCELED && (is_clean || round < 19));
+        }
+        close(ends[0]);
+        close(ends[1]);
+    }
+}
+
+static void counts(int signal, siginfo_t *info, void *context) {
+    (void)signal, (void)info, (void)context;
+    count++;
+}
+
+/* An alternate stack of the least size is written within its bounds only. */
+static void small(void) {
+    char *area = mmap(NULL, 64 << 10, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *low = area + (32 << 10);
+    struct sigaction action = { .sa_sigaction = counts, .sa_flags = SA_SIGINFO | SA_ONSTACK };
+    size_t sizes[] = { 2048, 3072, 4096, 8192 };
+    struct itimerval soon = { { 0, 0 }, { 0, 10000 } };
+    char byte;
+    NEED(sigaction(SIGUSR1, &action, NULL) == 0 && sigaction(SIGVTALRM, &action, NULL) == 0);
+    for (size_t at = 0; at < sizeof sizes / sizeof *sizes; at++) {
+        stack_t stack = { .ss_sp = low, .ss_size = sizes[at] };
+        memset(area, 0x5a, 64 << 10);
+        /* The kernel refuses a stack without room for this processor's registers. */
+        if (sigaltstack(&stack, NULL) == -1) { NEED(errno == ENOMEM); continue; }
+        count = 0;
+        NEED(raise(SIGUSR1) == 0 && count == 1);
+        NEED(setitimer(ITIMER_VIRTUAL, &soon, NULL) == 0);
+        while (count == 1) getppid();
+        NEED(pipe(ends) == 0 && pthread_kill(pthread_self(), SIGUSR1) == 0 && count == 3);
+        NEED(write(ends[1], "a", 1) == 1 && read(ends[0], &byte, 1) == 1);
+        close(ends[0]);
+        close(ends[1]);
+        for (char *one = area; one < low; one++) NEED(*one == 0x5a);
+    }
+}
+
+/* ---- files ---- */
+
+/* What is behind the target of a link stays as it was. */
+static void linked(void) {
+    char target[4096];
+    memset(target, 'x', sizeof target);
+    ssize_t len = readlink("/proc/self/exe", target, sizeof target);
+    NEED(len > 0 && (size_t)len == strlen(self) && !memcmp(target, self, len));
+    for (size_t at = len; at < sizeof target; at++) NEED(target[at] == 'x');
+    NEED(readlink("/proc/self/exe", target, 2) == 2 && target[2] == self[2]);
+    NEED(syscall(SYS_readlink, "/proc/self/exe", target, 0) == -1 && errno == EINVAL);
+    memset(target, 'x', sizeof target);
+    char longer[3000];
+    memset(longer, 'a', sizeof longer);
+    longer[2999] = 0;
+    unlink("./long-link");
+    NEED(symlink(longer, "./long-link") == 0 && readlink("./long-link", target, sizeof target) == 2999);
+    NEED(target[2998] == 'a' && target[2999] == 'x');
+}
+
+/* ---- children ---- */
+
+static int status_of(pid_t child) {
+    int status = 0;
+    NEED(child > 0 && waitpid(child, &status, 0) == child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+static void copy(const char *to, int mode) {
+    char block[PAGE];
+    int from = open(self, O_RDONLY), file = open(to, O_WRONLY | O_CREAT | O_TRUNC, mode);
+    NEED(from >= 0 && file >= 0);
+    for (ssize_t got; (got = read(from, block, sizeof block)) > 0;) NEED(write(file, block, got) == got);
+    NEED(fchmod(file, mode) == 0 && close(file) == 0 && close(from) == 0);
+}
+
+/* Starts `path` in a child; returns the child's exit status, or 100 and the error of the start. */
+static int started(const char *path, int flags) {
+    char *child[] = { words[0], "child", NULL };
+    pid_t made = fork();
+    if (made == 0) {
+        char name[64];
+        if (flags != -1) {
+            snprintf(name, sizeof name, path, open(self, flags));
+            path = name;
+        }
+        execve(path, child, environ);
+        _exit(100 + errno);
+    }
+    return status_of(made);
+}
+
+static char stack[1 << 16] __attribute__((aligned(64)));
+static __thread int own = 17;
+
+/* A child in the same memory, beside its parent: its calls do not disturb those of the parent. */
+static int shares(void *argument) {
+    for (int turn = 0; turn < 1000; turn++) {
+        int pair[2];
+        char byte;
+        if (pipe(pair) != 0 || write(pair[1], "a", 1) != 1 || read(pair[0], &byte, 1) != 1) return 1;
+        if (close(pair[0]) != 0 || close(pair[1]) != 0) return 1;
+    }
+    count += own == 17;
+    return getpid() != *(pid_t *)argument ? CHILD : 1;
+}
+
+static void shared(void) {
+    pid_t parent = getpid();
+    char *child[] = { words[0], "child", NULL };
+    int flags[] = { CLONE_VM, CLONE_VM | CLONE_FILES | CLONE_FS, CLONE_VM | CLONE_VFORK };
+    for (int round = 0; round < 30; round++) {
+        count = 0;
+        pid_t made = clone(shares, stack + sizeof stack, flags[round % 3] | SIGCHLD, &parent);
+        NEED(made > 0);
+        for (int turn = 0; turn < 300; turn++) {
+            char byte;
+            NEED(pipe(ends) == 0 && write(ends[1], "a", 1) == 1 && read(ends[0], &byte, 1) == 1);
+            NEED(close(ends[0]) == 0 && close(ends[1]) == 0);
+        }
+        NEED(status_of(made) == CHILD && count == 1);
+        /* Threads and other children as ever. */
+        pid_t other = fork();
+        if (other == 0) {
+            execve(self, child, environ);
+            _exit(1);
+        }
+        NEED(status_of(other) == CHILD);
+    }
+}
+
+/* Programs are started only as the kernel would start them. */
+static void replaced(void) {
+    copy("./plain-file", 0644);
+    NEED(started("./plain-file", -1) == 100 + EACCES);
+    copy("./readless", 0111);
+    NEED(started("./readless", -1) == CHILD);
+    NEED(started(self, -1) == CHILD && started("/proc/self/exe", -1) == CHILD);
+    NEED(started("/proc/self/../self/exe", -1) == CHILD && started("/proc/thread-self/exe", -1) == CHILD);
+    NEED(started("/proc/self/fd/%d", O_RDONLY) == CHILD);
+    NEED(started("/proc/self/fd/%d", O_RDONLY | O_CLOEXEC) == CHILD);
+    NEED(started("/dev/fd/%d", O_RDONLY | O_CLOEXEC) == CHILD);
+}
+
+/* Programs are started behind another root. */
+static void rooted(void) {
+    /* A dynamic loader is not there. */
+    if (getauxval(AT_BASE)) return;
+    NEED(mkdir("./root", 0755) == 0 || errno == EEXIST);
+    copy("./root/program", 0755);
+    pid_t made = fork();
+    if (made == 0) {
+        if (chroot("./root") == -1 || chdir("/") == -1) _exit(errno == EPERM ? CHILD : 1);
+        char *child[] = { words[0], "child", NULL };
+        execve("/program", child, environ);
+        _exit(100 + errno);
+    }
+    NEED(status_of(made) == CHILD);
+}
+
+/* A tracer sees the program itself begin. */
+static void traced(void) {
+    char path[64], file[4096];
+    int status;
+    pid_t child = fork();
+    if (child == 0) {
+        char *named[] = { words[0], "child", NULL };
+        ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+        execve(self, named, environ);
+        _exit(100 + errno);
+    }
+    NEED(waitpid(child, &status, 0) == child && WIFSTOPPED(status) && WSTOPSIG(status) == SIGTRAP);
+    snprintf(path, sizeof path, "/proc/%d/exe", child);
+    ssize_t len = readlink(path, file, sizeof file - 1);
+    NEED(len > 0);
+    file[len] = 0;
+    NEED(strcmp(file, self) == 0);
+    NEED(ptrace(PTRACE_CONT, child, NULL, NULL) == 0 && status_of(child) == CHILD);
+}
+
+int main(int count_of_words, char **all) {
+    words = all;
+    signal(SIGALRM, hangs);
+    alarm(LIMIT_S);
+    static const struct { const char *name; void (*run)(void); } cases[] = {
+        { "room", room },   { "pointers", pointers }, { "cancelled", cancelled }, { "small", small },
+        { "replaced", replaced }, { "rooted", rooted }, { "traced", traced }, { "linked", linked }, { "shared", shared },
+    };
+    if (count_of_words < 2) return 1;
+    if (!strcmp(all[1], "child")) return CHILD;
+    NEED(readlink("/proc/self/exe", self, sizeof self - 1) > 0);
+    for (size_t at = 0; at < sizeof cases / sizeof *cases; at++)
+        if (!strcmp(all[1], cases[at].name)) return cases[at].run(), 0;
+    return 1;
+}
