@@ -41,7 +41,7 @@ pub struct FileState {
 }
 
 impl FileState {
-    fn words(&self) -> [u64; 5] {
+    pub(crate) fn words(&self) -> [u64; 5] {
         let times = [self.modified_ns, self.changed_ns].map(i64::cast_unsigned);
         [self.device, self.inode, self.size, times[0], times[1]]
     }

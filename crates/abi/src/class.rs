@@ -3,7 +3,7 @@
 //!
 //! Not here: programs that gain privileges when they are started, which the callers exclude.
 
-use crate::elf::Image;
+use crate::elf::{Image, PROGRAM_HEADER};
 
 /// The class of a program's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +13,11 @@ pub enum Class {
     /// A program that is linked with the GNU C library dynamically: the preload library serves it.
     Dynamic,
     /// A program that makes its own system calls: a static one, one of musl's, one of Go's.
-    Loaded,
+    Loaded {
+        /// True if the program names no interpreter. One that does gets what `LD_PRELOAD` names
+        /// when it is started plainly, and that library would see some of its calls.
+        is_static: bool,
+    },
 }
 
 /// The number of bytes at the beginning of a file that [`class`] needs.
@@ -36,9 +40,40 @@ pub fn class(path: &[u8], first: &[u8]) -> Class {
         Ok(image) => {
             let path = image.interpreter_in(first);
             let is_gnu = path.is_some_and(|path| path.windows(8).any(|part| part == b"ld-linux"));
-            if is_gnu && !image.is_go { Class::Dynamic } else { Class::Loaded }
+            let is_static = image.interpreter.is_none();
+            if is_gnu && !image.is_go { Class::Dynamic } else { Class::Loaded { is_static } }
         }
     }
+}
+
+/// Returns true if [`class`] surely does not tell the program to be loaded, as for most programs.
+/// Allocates nothing, and consists of nothing but its own instructions.
+#[must_use]
+#[inline(always)]
+pub fn is_ordinary(first: &[u8]) -> bool {
+    const INTERPRETER: u8 = 3;
+    const NOTE: u8 = 4;
+    let byte = |at: usize| first.get(at).copied().unwrap_or(0);
+    let word = |at: usize| (0..8).fold(0, |all, n| all | usize::from(byte(at + n)) << (8 * n));
+    let contains = |header: usize, what: &[u8]| {
+        let (start, len) = (word(header + 8), word(header + 32));
+        let end = start.saturating_add(len).min(first.len()).saturating_sub(what.len());
+        (start..end).any(|at| (0..what.len()).all(|n| byte(at + n) == what[n]))
+    };
+    if [0, 1, 2, 3].map(byte) != *b"\x7fELF" {
+        return true;
+    }
+    let (mut is_gnu, mut is_go) = (false, false);
+    let table = word(32);
+    for number in 0..usize::from(byte(56)) {
+        let header = table.saturating_add(number * PROGRAM_HEADER);
+        if header >= first.len() {
+            return false;
+        }
+        is_gnu |= byte(header) == INTERPRETER && contains(header, b"ld-linux");
+        is_go |= byte(header) == NOTE && contains(header, b"Go\0\0");
+    }
+    is_gnu && !is_go
 }
 
 #[cfg(test)]
@@ -61,8 +96,38 @@ mod tests {
                 bytes[at] = 0;
             }
         }
-        assert_eq!(class(b"static", &bytes), Class::Loaded);
+        assert_eq!(class(b"static", &bytes), Class::Loaded { is_static: true });
         assert_eq!(class(b"/lib64/ld-linux-x86-64.so.2", &bytes), Class::Dynamic);
         assert_eq!(class(b"/usr/bin/sojourn-abi", &bytes), Class::Dynamic);
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn no_program_that_is_loaded_is_taken_for_an_ordinary_one() {
+        let own = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        let whole = &own[..FIRST];
+        assert!(is_ordinary(whole) && is_ordinary(b"#!/bin/sh\n") && is_ordinary(b""));
+        assert!(!is_ordinary(b"\x7fELF"));
+        for len in 0..FIRST {
+            is_ordinary(&whole[..len]);
+        }
+        let mut bytes = whole.to_vec();
+        let mut loaded = 0;
+        for at in 0..1024 {
+            for byte in [0, 1, 3, 4, b'G', 0xff] {
+                let kept = std::mem::replace(&mut bytes[at], byte);
+                if matches!(class(b"x", &bytes), Class::Loaded { .. }) {
+                    assert!(!is_ordinary(&bytes), "{at} {byte}");
+                    loaded += 1;
+                }
+                bytes[at] = kept;
+            }
+        }
+        assert!(loaded > 0);
+        // A note of Go's in the place of the first one.
+        let note = bytes.windows(4).position(|four| four == b"GNU\0").unwrap();
+        bytes[note..note + 4].copy_from_slice(b"Go\0\0");
+        assert_eq!(class(b"x", &bytes), Class::Loaded { is_static: false });
+        assert!(!is_ordinary(&bytes));
     }
 }

@@ -9,10 +9,12 @@ use crate::refusal::Refusal;
 use crate::rewriting::{self, Refused};
 use core::ffi::CStr;
 use sojourn_abi::cache::checksum;
+use sojourn_abi::class::FIRST;
 use sojourn_abi::elf::{Area, Image};
 use sojourn_abi::layout::{Mapping, Plan, Room, Source, plan};
 use sojourn_abi::patch::region_len;
 use sojourn_abi::sites::{Rewrite, Site, Text};
+use sojourn_abi::starts::Key;
 use std::ffi::CString;
 
 /// A program's file, mapped unchanged.
@@ -39,6 +41,12 @@ impl File {
     pub(crate) fn path(&self) -> Option<CString> {
         let link = CString::new(format!("/proc/self/fd/{}", self.fd)).ok()?;
         raw::link(&link).filter(|path| !path.to_bytes().ends_with(b" (deleted)"))
+    }
+
+    /// Returns the name of the program at `path`, whose file this is, in the record of starts.
+    pub(crate) fn key(&self, path: &CStr) -> Option<Key> {
+        let first = self.bytes.get(..FIRST).unwrap_or(self.bytes);
+        Some(Key::new(path.to_bytes(), first, &cache::state(&raw::status(self.fd)?)))
     }
 
     /// Returns the path of the program's interpreter.

@@ -74,6 +74,8 @@ mod rewriting;
 #[cfg(target_arch = "x86_64")]
 mod signals;
 #[cfg(target_arch = "x86_64")]
+mod starts;
+#[cfg(target_arch = "x86_64")]
 mod threads;
 #[cfg(target_arch = "x86_64")]
 mod trap;

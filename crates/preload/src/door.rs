@@ -14,8 +14,8 @@ use crate::{io, signals, stdio, vfork};
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_long};
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicBool, Ordering};
-use sojourn_abi::door::{self, Door};
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use sojourn_abi::door::{self, Door, NoteFn};
 
 type NumberFn =
     unsafe extern "C-unwind" fn(c_long, usize, usize, usize, usize, usize, usize) -> c_long;
@@ -23,6 +23,16 @@ type NumberFn =
 /// The loader has the table.
 #[unsafe(link_section = ".data.start")]
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// The loader's function that notes a hot session, a [`NoteFn`]; null outside the loader's process.
+static NOTE: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Returns the loader's function that notes a hot session.
+pub(crate) fn note_of_loader() -> Option<NoteFn> {
+    let note = NOTE.load(Ordering::Relaxed);
+    // SAFETY: the loader, which has stored it, has passed a function of this type.
+    (!note.is_null()).then(|| unsafe { core::mem::transmute::<*mut (), NoteFn>(note) })
+}
 
 /// Returns true if this process is the loader's, with a guest in it.
 #[cfg(target_arch = "x86_64")]
@@ -107,7 +117,7 @@ unsafe extern "C-unwind" fn open_door(
     _: c_long,
     version: usize,
     at: usize,
-    _: usize,
+    note: usize,
     _: usize,
     _: usize,
     _: usize,
@@ -118,6 +128,7 @@ unsafe extern "C-unwind" fn open_door(
     }
     stdio::belongs_to_loader();
     IS_TAKEN.store(true, Ordering::Relaxed);
+    NOTE.store(note as *mut (), Ordering::Relaxed);
     // SAFETY: a caller that knows the number passes such an address.
     unsafe { (at as *mut *const Door).write(TABLE.fill()) };
     0

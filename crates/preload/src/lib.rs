@@ -67,6 +67,7 @@ mod plugins;
 mod process;
 mod raw;
 mod readiness;
+mod record;
 mod relocation;
 mod reopen;
 #[cfg(target_arch = "x86_64")]

@@ -166,13 +166,13 @@ fn until_moved(admin: &mut Admin, end: &Path, running: &mut Running, what: &str)
     assert!(moves >= MOVES, "{what}: {moves} moves: {why:?}");
 }
 
+/// With the default settings.
 #[test]
 fn sessions_of_static_programs_move_with_their_descriptors() {
     for linked in LINKED {
         let Some(program) = made("beside", &["beside/beside.c"], linked) else { continue };
         for kind in ["pair", "unix"] {
             let mut sandbox = Sandbox::new().unwrap();
-            sandbox.set("LOAD", "on");
             sandbox.set("MOVE_AFTER_CALLS", "4");
             let mut admin = Admin::new(&sandbox).unwrap();
             let end = sandbox.folder().join("end");
@@ -221,12 +221,12 @@ fn go_programs_run() {
     }
 }
 
+/// With the default settings.
 #[test]
 fn sessions_of_go_programs_move() {
     for (cgo, network) in [(false, "unix"), (false, "tcp"), (true, "unix"), (true, "tcp")] {
         let Some(program) = go_program(cgo) else { return };
         let mut sandbox = Sandbox::new().unwrap();
-        sandbox.set("LOAD", "on");
         sandbox.set("MOVE_AFTER_CALLS", "4");
         let mut admin = Admin::new(&sandbox).unwrap();
         let address_file = sandbox.folder().join("address");
