@@ -46,11 +46,22 @@ pub fn class(path: &[u8], first: &[u8]) -> Class {
     }
 }
 
-/// Returns true if [`class`] surely does not tell the program to be loaded, as for most programs.
-/// Allocates nothing, and consists of nothing but its own instructions.
+/// What a short look at a program's file tells of its class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Glance {
+    /// [`class`] does not tell it to be loaded: most programs.
+    Ordinary,
+    /// It names no interpreter. [`class`] tells whether it can be loaded.
+    Static,
+    /// Only [`class`] tells.
+    Unclear,
+}
+
+/// Looks at the beginning of a program's file. Allocates nothing, and consists of nothing but its
+/// own instructions.
 #[must_use]
 #[inline(always)]
-pub fn is_ordinary(first: &[u8]) -> bool {
+pub fn glance(first: &[u8]) -> Glance {
     const INTERPRETER: u8 = 3;
     const NOTE: u8 = 4;
     let byte = |at: usize| first.get(at).copied().unwrap_or(0);
@@ -61,19 +72,27 @@ pub fn is_ordinary(first: &[u8]) -> bool {
         (start..end).any(|at| (0..what.len()).all(|n| byte(at + n) == what[n]))
     };
     if [0, 1, 2, 3].map(byte) != *b"\x7fELF" {
-        return true;
+        return Glance::Ordinary;
     }
-    let (mut is_gnu, mut is_go) = (false, false);
+    let (mut has_interpreter, mut is_gnu, mut is_go) = (false, false, false);
     let table = word(32);
     for number in 0..usize::from(byte(56)) {
         let header = table.saturating_add(number * PROGRAM_HEADER);
         if header >= first.len() {
-            return false;
+            return Glance::Unclear;
         }
-        is_gnu |= byte(header) == INTERPRETER && contains(header, b"ld-linux");
+        // As in the kernel the first interpreter counts.
+        if byte(header) == INTERPRETER && !has_interpreter {
+            has_interpreter = true;
+            is_gnu = contains(header, b"ld-linux");
+        }
         is_go |= byte(header) == NOTE && contains(header, b"Go\0\0");
     }
-    is_gnu && !is_go
+    match has_interpreter {
+        true if is_gnu && !is_go => Glance::Ordinary,
+        true => Glance::Unclear,
+        false => Glance::Static,
+    }
 }
 
 #[cfg(test)]
@@ -106,18 +125,22 @@ mod tests {
     fn no_program_that_is_loaded_is_taken_for_an_ordinary_one() {
         let own = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         let whole = &own[..FIRST];
-        assert!(is_ordinary(whole) && is_ordinary(b"#!/bin/sh\n") && is_ordinary(b""));
-        assert!(!is_ordinary(b"\x7fELF"));
+        for ordinary in [whole, b"#!/bin/sh\n", b""] {
+            assert_eq!(glance(ordinary), Glance::Ordinary);
+        }
+        assert_ne!(glance(b"\x7fELF"), Glance::Ordinary);
         for len in 0..FIRST {
-            is_ordinary(&whole[..len]);
+            let _ = glance(&whole[..len]);
         }
         let mut bytes = whole.to_vec();
         let mut loaded = 0;
         for at in 0..1024 {
             for byte in [0, 1, 3, 4, b'G', 0xff] {
                 let kept = std::mem::replace(&mut bytes[at], byte);
-                if matches!(class(b"x", &bytes), Class::Loaded { .. }) {
-                    assert!(!is_ordinary(&bytes), "{at} {byte}");
+                if let Class::Loaded { is_static } = class(b"x", &bytes) {
+                    let glance = glance(&bytes);
+                    assert_ne!(glance, Glance::Ordinary, "{at} {byte}");
+                    assert!(is_static || glance != Glance::Static, "{at} {byte}");
                     loaded += 1;
                 }
                 bytes[at] = kept;
@@ -128,6 +151,6 @@ mod tests {
         let note = bytes.windows(4).position(|four| four == b"GNU\0").unwrap();
         bytes[note..note + 4].copy_from_slice(b"Go\0\0");
         assert_eq!(class(b"x", &bytes), Class::Loaded { is_static: false });
-        assert!(!is_ordinary(&bytes));
+        assert_eq!(glance(&bytes), Glance::Unclear);
     }
 }

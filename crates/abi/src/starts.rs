@@ -7,8 +7,9 @@
 //! high count, and is started without the loader. Processes that write the same entry at the same
 //! time lose counts and nothing else: an entry that is not whole counts as none.
 //!
-//! Nothing here allocates, because a child of vfork(2) shares its parent's memory. System calls are
-//! the caller's ([`Files`]). Not here: which programs the loader can load at all (`class`).
+//! Nothing here allocates, because a child of vfork(2) shares its parent's memory; and all of it is
+//! a part of the crate that uses it (generic, or `inline`), because the preload library's calls of
+//! other crates need relocation. System calls are the caller's ([`Files`]). Not here: which programs the loader can load at all (`class`).
 
 use crate::cache::{FileState, checksum};
 use core::ffi::CStr;
@@ -68,6 +69,7 @@ impl Key {
     /// of a shorter file): ELF headers and mostly the build-id. The name counts, too, because one
     /// file can be many programs (busybox).
     #[must_use]
+    #[inline]
     pub fn new(path: &[u8], first: &[u8], program: &FileState) -> Self {
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         let [device, inode, size, modified, changed] = program.words();
@@ -76,6 +78,7 @@ impl Key {
 
     /// Returns the offset of the program's entry. Later states of the same program have the same
     /// one. Of two programs with the same entry each replaces the other's.
+    #[inline]
     fn offset(&self) -> u64 {
         let [name, _, device, inode, ..] = self.0;
         let mut bytes = [0; 24];
@@ -87,6 +90,7 @@ impl Key {
 
     /// Returns the entry that says that the program was started `count` times without a hot
     /// session.
+    #[inline]
     fn entry(&self, count: u64) -> [u8; ENTRY] {
         let mut bytes = [0; ENTRY];
         bytes[..8].copy_from_slice(&MAGIC);
@@ -100,6 +104,7 @@ impl Key {
     }
 
     /// Returns the count of an entry; 0 if it is not whole, or another program's.
+    #[inline]
     fn count(&self, entry: &[u8; ENTRY]) -> u64 {
         let word = |at: usize| {
             entry[at..at + 8].iter().rev().fold(0, |all, one| all << 8 | u64::from(*one))
@@ -122,6 +127,7 @@ pub struct Status {
 
 impl Status {
     /// Returns true if nobody but `user` can write it.
+    #[inline]
     fn is_private_to(&self, user: u32) -> bool {
         self.user == user && self.mode & 0o022 == 0
     }
@@ -132,8 +138,9 @@ pub type Fd = usize;
 
 /// System calls, which the caller makes. None of them allocates.
 pub trait Files {
-    /// Opens a folder to open files in it. Does not follow a symbolic link.
-    fn folder(&self, path: &CStr) -> Option<Fd>;
+    /// Opens a folder to open files in it. The path ends with a zero. Does not follow a symbolic
+    /// link.
+    fn folder(&self, path: &[u8]) -> Option<Fd>;
     /// Opens a file of the folder to read and write it, and makes it with mode 0600 if it is
     /// missing. Does not follow a symbolic link, and waits for nothing.
     fn file(&self, folder: Fd, name: &CStr) -> Option<Fd>;
@@ -152,11 +159,11 @@ pub trait Files {
 }
 
 /// Returns the path of the cache folder by the environment, whose variables `value_of` finds by
-/// their name with its `=`.
+/// their name with its `=`. The path ends with a zero.
 pub fn folder<'v>(
     value_of: impl Fn(&[u8]) -> Option<&'v [u8]>,
     room: &mut [u8; PATH],
-) -> Option<&CStr> {
+) -> Option<&[u8]> {
     let absolute = |name: &[u8]| value_of(name).filter(|value| value.starts_with(b"/"));
     let (parent, rest) = match absolute(b"XDG_CACHE_HOME=") {
         Some(parent) => (parent, &b"/sojourn\0"[..]),
@@ -165,11 +172,11 @@ pub fn folder<'v>(
     let len = parent.len() + rest.len();
     room.get_mut(..parent.len())?.copy_from_slice(parent);
     room.get_mut(parent.len()..len)?.copy_from_slice(rest);
-    CStr::from_bytes_with_nul(&room[..len]).ok()
+    room.get(..len)
 }
 
 /// Counts a start of a program. Returns true if it is to be started plainly.
-pub fn is_small(files: &impl Files, folder: &CStr, key: &Key) -> bool {
+pub fn is_small(files: &impl Files, folder: &[u8], key: &Key) -> bool {
     let count = |file| {
         let mut entry = [0; ENTRY];
         files.read(file, &mut entry, key.offset());
@@ -181,7 +188,7 @@ pub fn is_small(files: &impl Files, folder: &CStr, key: &Key) -> bool {
 }
 
 /// Notes that a program has a hot session, or will not be able to note it.
-pub fn is_hot(files: &impl Files, folder: &CStr, key: &Key) {
+pub fn is_hot(files: &impl Files, folder: &[u8], key: &Key) {
     within(files, folder, |file| write(files, file, key, 0));
 }
 
@@ -193,7 +200,7 @@ fn write(files: &impl Files, file: Fd, key: &Key, count: u64) {
 
 /// Opens the record for `act`, if it and its folder are this user's own and nobody else can write
 /// them.
-fn within<R>(files: &impl Files, folder: &CStr, act: impl FnOnce(Fd) -> R) -> Option<R> {
+fn within<R>(files: &impl Files, folder: &[u8], act: impl FnOnce(Fd) -> R) -> Option<R> {
     /// An ordinary file that only its owner can read and write.
     const PRIVATE: u32 = 0o100_600;
     let user = files.user();

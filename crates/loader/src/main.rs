@@ -52,6 +52,8 @@ mod first;
 #[cfg(target_arch = "x86_64")]
 mod guest;
 #[cfg(target_arch = "x86_64")]
+mod handed;
+#[cfg(target_arch = "x86_64")]
 mod heap;
 #[cfg(target_arch = "x86_64")]
 mod host;

@@ -8,13 +8,12 @@ use crate::{cache, raw};
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::{AtomicBool, Ordering};
 use sojourn_abi::starts::{self, Fd, Files, Key, PATH, Status};
-use std::ffi::CString;
 use std::sync::OnceLock;
 
 /// The guest's entry in the record.
 #[derive(Debug)]
 struct Own {
-    folder: CString,
+    folder: Vec<u8>,
     key: Key,
 }
 
@@ -24,11 +23,11 @@ static OWN: OnceLock<Option<Own>> = OnceLock::new();
 static IS_NOTED: AtomicBool = AtomicBool::new(false);
 
 /// Keeps the guest's key, and the folder's place by the guest's environment.
-pub(crate) fn keep(key: Option<Key>, environment: &[*const c_char]) {
+pub(crate) fn keep(key: Key, environment: &[*const c_char]) {
     let mut room = [0; PATH];
     let folder = starts::folder(|name| value_of(environment.iter().copied(), name), &mut room);
-    let own = || Some(Own { folder: folder?.to_owned(), key: key? });
-    let _ = OWN.set(own());
+    let own = folder.map(|folder| Own { folder: folder.to_vec(), key });
+    let _ = OWN.set(own);
 }
 
 /// Notes that the guest has a hot session, or that it is about to lose the rights to note it.
@@ -63,20 +62,20 @@ pub(crate) fn value_of<'e>(
 /// The kernel's files.
 struct Kernel;
 
-fn open(folder: usize, path: &CStr, flags: i32) -> Option<Fd> {
+fn open(folder: usize, path: *const u8, flags: i32) -> Option<Fd> {
     let flags = (flags | cache::FLAGS) as usize;
-    let arguments = [folder, path.as_ptr() as usize, flags, 0o600, 0, 0];
+    let arguments = [folder, path as usize, flags, 0o600, 0, 0];
     // SAFETY: a path that ends with a zero.
     usize::try_from(unsafe { raw::call(libc::SYS_openat, arguments) }).ok()
 }
 
 impl Files for Kernel {
-    fn folder(&self, path: &CStr) -> Option<Fd> {
-        open(libc::AT_FDCWD as usize, path, libc::O_PATH | libc::O_DIRECTORY)
+    fn folder(&self, path: &[u8]) -> Option<Fd> {
+        open(libc::AT_FDCWD as usize, path.as_ptr(), libc::O_PATH | libc::O_DIRECTORY)
     }
 
     fn file(&self, folder: Fd, name: &CStr) -> Option<Fd> {
-        open(folder, name, libc::O_RDWR | libc::O_CREAT)
+        open(folder, name.as_ptr().cast(), libc::O_RDWR | libc::O_CREAT)
     }
 
     fn status(&self, fd: Fd) -> Option<Status> {

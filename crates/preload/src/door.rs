@@ -5,8 +5,8 @@
 //! The loader asks for the table by a number that is no system call. Not here: what becomes of a
 //! call (`syscalls`), and programs whose calls are rewritten while they run (`own_calls`).
 
-use crate::guard::{has_started, is_inside, is_open};
-use crate::process::ends_by_call;
+use crate::guard::{has_started, is_initialized, is_inside, is_open};
+use crate::process::{ends_by_call, is_first_thread};
 use crate::raw::{self, Numbered};
 use crate::syscalls::{Dispatch, concerns, dispatch, forked, serve, served};
 use crate::trampoline::{Interposer, asks_first};
@@ -105,7 +105,8 @@ extern "C" fn is_kernels(fd: c_int) -> bool {
 }
 
 extern "C" fn thread_ends_by_call(status: c_int) {
-    if is_open() {
+    // A library that has done nothing has no threads, which would keep the process alive.
+    if (is_initialized() || is_first_thread()) && is_open() {
         ends_by_call(status as usize);
     }
 }

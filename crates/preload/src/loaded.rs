@@ -17,7 +17,7 @@ use crate::variables::{
 };
 use crate::{older, raw, relocation};
 use core::ffi::{CStr, c_char};
-use sojourn_abi::class::{Class, FIRST, class, is_ordinary};
+use sojourn_abi::class::{Class, FIRST, Glance, class, glance};
 use sojourn_abi::starts::{self, Key, Load};
 
 /// The setting `load`, as `sojourn run` passes it on.
@@ -131,10 +131,7 @@ impl<'e> Loading<'e> {
         let folder = library.len() - LIBRARY.len();
         // SAFETY: the program's string, which `concerns` has opened.
         let name = unsafe { CStr::from_ptr(path) }.to_bytes_with_nul();
-        // The variable is there if a child of the loader is already starting a program; the loader
-        // is not added twice.
-        let is_named = all(environment).any(|variable| starts_with(variable, FILE));
-        let count = copied(environment, &mut list, |_| true).filter(|_| !is_named);
+        let count = copied(environment, &mut list, |_| true);
         let fits = folder + LOADER.len() <= PATH && FILE.len() + name.len() <= file.len();
         let Some(count) = count.filter(|_| fits) else { return run(path, environment) };
         loader[..folder].copy_from_slice(&library[..folder]);
@@ -163,22 +160,28 @@ impl<'e> Loading<'e> {
         let mut first = [0u8; FIRST];
         let Some(Beginning { status, len }) = read(path, &mut first) else { return false };
         let first = first.get(..len).unwrap_or_default();
-        if is_ordinary(first) || status.st_mode & (libc::S_ISUID | libc::S_ISGID) != 0 {
+        let glance = glance(first);
+        let gains = status.st_mode & (libc::S_ISUID | libc::S_ISGID) != 0;
+        // The variable is there if the loader itself is being started.
+        let is_named = || all(self.environment).any(|variable| starts_with(variable, FILE));
+        if glance == Glance::Ordinary || gains || is_named() {
+            return false;
+        }
+        // SAFETY: the program's string, which the kernel has read for `open`.
+        let path = unsafe { CStr::from_ptr(path) }.to_bytes();
+        if self.is_auto && glance == Glance::Static && self.is_small(path, first, &status) {
             return false;
         }
         relocation::all();
-        // SAFETY: the program's string, which the kernel has read for `open`.
-        let path = unsafe { CStr::from_ptr(path) }.to_bytes();
-        match class(path, first) {
-            Class::Loaded { is_static } if self.is_auto && is_static => {
-                let key = Key::new(path, first, &record::state(&status));
-                let mut room = [0; starts::PATH];
-                let folder = starts::folder(|name| value_of(self.environment, name), &mut room);
-                !folder.is_some_and(|folder| starts::is_small(&Kernel, folder, &key))
-            }
-            Class::Loaded { .. } => true,
-            Class::Plain | Class::Dynamic => false,
-        }
+        matches!(class(path, first), Class::Loaded { .. })
+    }
+
+    /// Counts the start of a static program. Returns true if it is to be started plainly.
+    fn is_small(self, path: &[u8], first: &[u8], status: &libc::stat) -> bool {
+        let key = Key::new(path, first, &record::state(status));
+        let mut room = [0; starts::PATH];
+        let folder = starts::folder(|name| value_of(self.environment, name), &mut room);
+        folder.is_some_and(|folder| starts::is_small(&Kernel, folder, &key))
     }
 }
 

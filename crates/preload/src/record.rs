@@ -17,8 +17,8 @@ pub(crate) struct Kernel;
 /// The flags of all files and folders that are opened here.
 const FLAGS: i32 = libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
 
-fn open(folder: usize, path: &CStr, flags: i32) -> Option<Fd> {
-    let arguments = [folder, path.as_ptr() as usize, (flags | FLAGS) as usize, 0o600, 0, 0];
+fn open(folder: usize, path: *const u8, flags: i32) -> Option<Fd> {
+    let arguments = [folder, path as usize, (flags | FLAGS) as usize, 0o600, 0, 0];
     // SAFETY: a path that ends with a zero.
     usize::try_from(unsafe { raw::call(libc::SYS_openat, arguments) }).ok()
 }
@@ -46,12 +46,12 @@ pub(crate) fn state(status: &libc::stat) -> FileState {
 }
 
 impl Files for Kernel {
-    fn folder(&self, path: &CStr) -> Option<Fd> {
-        open(libc::AT_FDCWD as usize, path, libc::O_PATH | libc::O_DIRECTORY)
+    fn folder(&self, path: &[u8]) -> Option<Fd> {
+        open(libc::AT_FDCWD as usize, path.as_ptr(), libc::O_PATH | libc::O_DIRECTORY)
     }
 
     fn file(&self, folder: Fd, name: &CStr) -> Option<Fd> {
-        open(folder, name, libc::O_RDWR | libc::O_CREAT)
+        open(folder, name.as_ptr().cast(), libc::O_RDWR | libc::O_CREAT)
     }
 
     fn status(&self, fd: Fd) -> Option<Status> {

@@ -6,7 +6,7 @@ use core::cell::{Cell, RefCell};
 const USER: u32 = 1000;
 const FOLDER: Fd = 3;
 const RECORD: Fd = 4;
-const PLACE: &CStr = c"/home/someone/.cache/sojourn";
+const PLACE: &[u8] = b"/home/someone/.cache/sojourn\0";
 
 /// A folder with a record in memory.
 struct Memory {
@@ -39,7 +39,7 @@ impl Memory {
 }
 
 impl Files for Memory {
-    fn folder(&self, path: &CStr) -> Option<Fd> {
+    fn folder(&self, path: &[u8]) -> Option<Fd> {
         assert_eq!(path, PLACE);
         self.folder?;
         self.open.set(self.open.get() + 1);
@@ -229,11 +229,11 @@ fn the_folder_is_that_of_the_cache() {
             b"HOME=" => home,
             _ => None,
         };
-        folder(value_of, &mut room).map(CStr::to_owned)
+        folder(value_of, &mut room).map(<[u8]>::to_vec)
     };
-    assert_eq!(of(Some(b"/x"), Some(b"/h")).as_deref(), Some(c"/x/sojourn"));
-    assert_eq!(of(Some(b"x"), Some(b"/h")).as_deref(), Some(c"/h/.cache/sojourn"));
-    assert_eq!(of(None, Some(b"/h")).as_deref(), Some(c"/h/.cache/sojourn"));
+    assert_eq!(of(Some(b"/x"), Some(b"/h")).as_deref(), Some(&b"/x/sojourn\0"[..]));
+    assert_eq!(of(Some(b"x"), Some(b"/h")).as_deref(), Some(&b"/h/.cache/sojourn\0"[..]));
+    assert_eq!(of(None, Some(b"/h")).as_deref(), Some(&b"/h/.cache/sojourn\0"[..]));
     assert_eq!(of(None, Some(b"h")), None);
     assert_eq!(of(None, None), None);
     assert_eq!(of(Some(&[b'/'; PATH]), None), None);
