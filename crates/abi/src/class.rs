@@ -62,8 +62,8 @@ pub enum Glance {
 #[must_use]
 #[inline(always)]
 pub fn glance(first: &[u8]) -> Glance {
-    const INTERPRETER: u8 = 3;
-    const NOTE: u8 = 4;
+    const INTERPRETER: usize = 3;
+    const NOTE: usize = 4;
     let byte = |at: usize| first.get(at).copied().unwrap_or(0);
     let word = |at: usize| (0..8).fold(0, |all, n| all | usize::from(byte(at + n)) << (8 * n));
     let contains = |header: usize, what: &[u8]| {
@@ -76,17 +76,18 @@ pub fn glance(first: &[u8]) -> Glance {
     }
     let (mut has_interpreter, mut is_gnu, mut is_go) = (false, false, false);
     let table = word(32);
-    for number in 0..usize::from(byte(56)) {
+    for number in 0..word(56) & 0xffff {
         let header = table.saturating_add(number * PROGRAM_HEADER);
         if header >= first.len() {
             return Glance::Unclear;
         }
+        let kind = word(header) & 0xffff_ffff;
         // As in the kernel the first interpreter counts.
-        if byte(header) == INTERPRETER && !has_interpreter {
+        if kind == INTERPRETER && !has_interpreter {
             has_interpreter = true;
             is_gnu = contains(header, b"ld-linux");
         }
-        is_go |= byte(header) == NOTE && contains(header, b"Go\0\0");
+        is_go |= kind == NOTE && contains(header, b"Go\0\0");
     }
     match has_interpreter {
         true if is_gnu && !is_go => Glance::Ordinary,
