@@ -1,5 +1,5 @@
-//! Tests of the setting `load` with its default, `auto`: programs that are named to `sojourn run` are
-//! loaded, and so are their children, but those that stay small.
+//! Tests of the setting `load` with its default, `auto`: programs that are named to `sojourn run`
+//! are loaded, and so are their children, but those that stay small.
 //!
 //! The program is `c/abi/where.c`, which says whether it is loaded. Not here: sessions that move by
 //! default (`abi.rs`), the record's entries one by one (`crates/abi/src/starts/tests.rs`).
