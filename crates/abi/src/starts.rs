@@ -9,8 +9,8 @@
 //!
 //! Nothing here allocates, because a child of vfork(2) shares its parent's memory; and all of it is
 //! a part of the crate that uses it (generic, or `inline`), because the preload library's calls of
-//! other crates need relocation. System calls are the caller's ([`Files`]). Not here: which programs
-//! the loader can load at all (`class`).
+//! other crates need relocation. System calls are the caller's ([`Files`]).
+//! Not here: which programs the loader can load at all (`class`).
 
 use crate::cache::{FileState, checksum};
 use core::ffi::CStr;

@@ -94,6 +94,15 @@ fn threads_have_their_storage_and_leave_their_locks() {
     case("threads");
 }
 
+/// Makers of such threads do not wait for them.
+#[test]
+fn threads_that_end_at_once_have_the_numbers_that_were_told() {
+    for linked in LINKED {
+        let Some(program) = made("abi-bare", &["abi/bare.c"], linked) else { continue };
+        under(&program, &[]);
+    }
+}
+
 #[test]
 fn the_first_thread_may_end_first() {
     case("first");
@@ -215,7 +224,7 @@ fn go_program(cgo: bool) -> Option<PathBuf> {
 fn go_programs_run() {
     for cgo in [false, true] {
         let Some(program) = go_program(cgo) else { return };
-        for what in ["goroutines", "children", "signals"] {
+        for what in ["goroutines", "threads", "children", "signals"] {
             under(&program, &[what]);
         }
     }
