@@ -41,7 +41,8 @@ impl Load {
 
 /// The number of starts without a hot session after which a program is taken for a small one.
 const SMALL_AFTER: u64 = 3;
-/// Of a small program each start whose number is divisible by this is made by the loader again.
+/// Of a small program each start whose number is divisible by this, a power of two, is made by the
+/// loader again.
 const TRIAL: u64 = 64;
 
 /// The first bytes of an entry; the last one is the format's version.
@@ -183,7 +184,7 @@ pub fn is_small(files: &impl Files, folder: &[u8], key: &Key) -> bool {
         files.read(file, &mut entry, key.offset());
         let count = key.count(&entry).saturating_add(1);
         write(files, file, key, count);
-        count > SMALL_AFTER && count % TRIAL != 0
+        count > SMALL_AFTER && count & (TRIAL - 1) != 0
     };
     within(files, folder, count).unwrap_or(false)
 }
