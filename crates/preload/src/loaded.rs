@@ -114,7 +114,7 @@ impl<'e> Loading<'e> {
         // SAFETY: the program's string, as for `exec`.
         let bytes = unsafe { CStr::from_ptr(name) }.to_bytes();
         // Not `contains`, which calls a function of another crate.
-        let has_folder = bytes.iter().any(|byte| *byte == b'/');
+        let has_folder = bytes.iter().any(|byte| matches!(byte, b'/'));
         let path = if has_folder { Some(name) } else { find(bytes, &mut place) };
         match path {
             Some(path) if self.concerns(path) => self.by_loader(path, run),
