@@ -41,7 +41,8 @@ pub struct FileState {
 }
 
 impl FileState {
-    fn words(&self) -> [u64; 5] {
+    #[inline]
+    pub(crate) fn words(&self) -> [u64; 5] {
         let times = [self.modified_ns, self.changed_ns].map(i64::cast_unsigned);
         [self.device, self.inode, self.size, times[0], times[1]]
     }
@@ -89,6 +90,7 @@ fn bytes_of(words: &[u64]) -> Vec<u8> {
 
 /// Returns a checksum that damage changes. It is no protection against intent.
 #[must_use]
+#[inline]
 pub fn checksum(bytes: &[u8]) -> u64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut sum = bytes.len() as u64 ^ FACTOR;

@@ -3,7 +3,7 @@
 //!
 //! Not here: programs that gain privileges when they are started, which the callers exclude.
 
-use crate::elf::Image;
+use crate::elf::{Image, PROGRAM_HEADER};
 
 /// The class of a program's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +13,11 @@ pub enum Class {
     /// A program that is linked with the GNU C library dynamically: the preload library serves it.
     Dynamic,
     /// A program that makes its own system calls: a static one, one of musl's, one of Go's.
-    Loaded,
+    Loaded {
+        /// True if the program names no interpreter. One that does gets what `LD_PRELOAD` names
+        /// when it is started plainly, and that library would see some of its calls.
+        is_static: bool,
+    },
 }
 
 /// The number of bytes at the beginning of a file that [`class`] needs.
@@ -36,8 +40,59 @@ pub fn class(path: &[u8], first: &[u8]) -> Class {
         Ok(image) => {
             let path = image.interpreter_in(first);
             let is_gnu = path.is_some_and(|path| path.windows(8).any(|part| part == b"ld-linux"));
-            if is_gnu && !image.is_go { Class::Dynamic } else { Class::Loaded }
+            let is_static = image.interpreter.is_none();
+            if is_gnu && !image.is_go { Class::Dynamic } else { Class::Loaded { is_static } }
         }
+    }
+}
+
+/// What a short look at a program's file tells of its class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Glance {
+    /// [`class`] does not tell it to be loaded: most programs.
+    Ordinary,
+    /// It names no interpreter. [`class`] tells whether it can be loaded.
+    Static,
+    /// Only [`class`] tells.
+    Unclear,
+}
+
+/// Looks at the beginning of a program's file. Allocates nothing, and consists of nothing but its
+/// own instructions.
+#[must_use]
+#[inline(always)]
+pub fn glance(first: &[u8]) -> Glance {
+    const INTERPRETER: usize = 3;
+    const NOTE: usize = 4;
+    let byte = |at: usize| first.get(at).copied().unwrap_or(0);
+    let word = |at: usize| (0..8).fold(0, |all, n| all | usize::from(byte(at + n)) << (8 * n));
+    let contains = |header: usize, what: &[u8]| {
+        let (start, len) = (word(header + 8), word(header + 32));
+        let end = start.saturating_add(len).min(first.len()).saturating_sub(what.len());
+        (start..end).any(|at| (0..what.len()).all(|n| byte(at + n) == what[n]))
+    };
+    if [0, 1, 2, 3].map(byte) != *b"\x7fELF" {
+        return Glance::Ordinary;
+    }
+    let (mut has_interpreter, mut is_gnu, mut is_go) = (false, false, false);
+    let table = word(32);
+    for number in 0..word(56) & 0xffff {
+        let header = table.saturating_add(number * PROGRAM_HEADER);
+        if header >= first.len() {
+            return Glance::Unclear;
+        }
+        let kind = word(header) & 0xffff_ffff;
+        // As in the kernel the first interpreter counts.
+        if kind == INTERPRETER && !has_interpreter {
+            has_interpreter = true;
+            is_gnu = contains(header, b"ld-linux");
+        }
+        is_go |= kind == NOTE && contains(header, b"Go\0\0");
+    }
+    match has_interpreter {
+        true if is_gnu && !is_go => Glance::Ordinary,
+        true => Glance::Unclear,
+        false => Glance::Static,
     }
 }
 
@@ -61,8 +116,42 @@ mod tests {
                 bytes[at] = 0;
             }
         }
-        assert_eq!(class(b"static", &bytes), Class::Loaded);
+        assert_eq!(class(b"static", &bytes), Class::Loaded { is_static: true });
         assert_eq!(class(b"/lib64/ld-linux-x86-64.so.2", &bytes), Class::Dynamic);
         assert_eq!(class(b"/usr/bin/sojourn-abi", &bytes), Class::Dynamic);
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn no_program_that_is_loaded_is_taken_for_an_ordinary_one() {
+        let own = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        let whole = &own[..FIRST];
+        for ordinary in [whole, b"#!/bin/sh\n", b""] {
+            assert_eq!(glance(ordinary), Glance::Ordinary);
+        }
+        assert_ne!(glance(b"\x7fELF"), Glance::Ordinary);
+        for len in 0..FIRST {
+            let _ = glance(&whole[..len]);
+        }
+        let mut bytes = whole.to_vec();
+        let mut loaded = 0;
+        for at in 0..1024 {
+            for byte in [0, 1, 3, 4, b'G', 0xff] {
+                let kept = std::mem::replace(&mut bytes[at], byte);
+                if let Class::Loaded { is_static } = class(b"x", &bytes) {
+                    let glance = glance(&bytes);
+                    assert_ne!(glance, Glance::Ordinary, "{at} {byte}");
+                    assert!(is_static || glance != Glance::Static, "{at} {byte}");
+                    loaded += 1;
+                }
+                bytes[at] = kept;
+            }
+        }
+        assert!(loaded > 0);
+        // A note of Go's in the place of the first one.
+        let note = bytes.windows(4).position(|four| four == b"GNU\0").unwrap();
+        bytes[note..note + 4].copy_from_slice(b"Go\0\0");
+        assert_eq!(class(b"x", &bytes), Class::Loaded { is_static: false });
+        assert_eq!(glance(&bytes), Glance::Unclear);
     }
 }

@@ -8,12 +8,16 @@
 
 use core::ffi::{c_int, c_void};
 
-/// The number that asks for the table. The arguments are [`VERSION`] and the address at which the
-/// table's address is stored.
+/// The number that asks for the table. The arguments are [`VERSION`], the address at which the
+/// table's address is stored, and the function that notes a hot session ([`NoteFn`]).
 pub const NUMBER: i64 = -0x534f_4a01;
 
-/// The version of the table, which changes with every change of [`Door`].
-pub const VERSION: usize = 3;
+/// The version of the table, which changes with every change of [`Door`] and of the arguments.
+pub const VERSION: usize = 4;
+
+/// Notes that the guest has a hot session. Called once, by a thread that has descriptors of its
+/// own.
+pub type NoteFn = extern "C" fn();
 
 /// Runs a handler of the guest's, given the data that were passed along with the function.
 pub type RunFn = unsafe extern "C-unwind" fn(*mut c_void);

@@ -18,5 +18,6 @@ pub mod patch;
 pub mod punned;
 pub mod sites;
 pub mod stack;
+pub mod starts;
 pub mod unwind;
 pub mod vectors;

@@ -143,7 +143,7 @@ impl Args for Settings {
                 .help(StyledStr::from(setting.help))
                 .action(ArgAction::Set)
                 .help_heading("Settings");
-            if setting.metavar == "on|off" {
+            if setting.metavar.ends_with("on|off") {
                 // Alone it switches on, and never takes the program's name for its value.
                 arg = arg.num_args(0..=1).require_equals(true).default_missing_value("on");
             }

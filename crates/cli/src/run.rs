@@ -12,6 +12,7 @@ use crate::{args, beside, client, environment, launch, output, server};
 use anyhow::anyhow;
 use rustix::io::Errno;
 use sojourn_ipc::Address;
+use sojourn_session::config::Load;
 use sojourn_session::place::Surroundings;
 use sojourn_session::{Config, ConfigError, config};
 use std::ffi::OsString;
@@ -20,7 +21,8 @@ use std::path::{Path, PathBuf};
 /// A server that is started for a program ends after this time without clients (s).
 const IDLE_EXIT_S: u32 = 60;
 
-const NOT_LOADED: &str = "it makes its own system calls, as static programs, musl's and Go's do: with `--load` Sojourn's loader loads it";
+const NOT_LOADED: &str =
+    "it makes its own system calls, as static programs, musl's and Go's do, and `load` is off";
 
 /// Executes the program; returns only on failure.
 pub(crate) fn run(options: &args::Run) -> Result<u8, Failure> {
@@ -115,7 +117,9 @@ fn accelerated(file: &Path, mut config: Config) -> Result<Acceleration, NotAccel
     let library = beside::library().map_err(|error| obstructed(error.into()))?;
     let (loader, interpreter) = match way {
         LoadMethod::Preload => (None, None),
-        LoadMethod::Load(_) if !config.load => return Err(obstructed(anyhow!(NOT_LOADED))),
+        LoadMethod::Load(_) if config.load == Load::Off => {
+            return Err(obstructed(anyhow!(NOT_LOADED)));
+        }
         LoadMethod::Load(interpreter) => {
             let loader = beside::loader(&library).map_err(|error| obstructed(error.into()))?;
             (Some(loader), interpreter)

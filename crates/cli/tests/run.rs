@@ -159,33 +159,41 @@ fn a_static_program_is_started_by_the_loader_beside_the_library() {
     let source = "int main(void) { return 3; }\n";
     cc(&world.scratch.put("program.c", source), &program, &["-static"]);
     let program = program.to_str().unwrap();
-    let (status, _, err) = world.run(&[program]);
+    let (status, _, err) = world.run(&["--load=off", program]);
     assert_eq!(status, 3);
     assert!(err.contains("without acceleration: it makes its own system calls"), "{err}");
-    let (status, _, err) = world.run(&["--load", program]);
-    assert_eq!(status, 3);
-    assert!(
-        err.contains("runs without acceleration: sojourn-abi is in none of the places"),
-        "{err}"
-    );
-    assert_eq!(err.lines().count(), 1, "{err}");
-    assert_eq!(world.run(&["--quiet", "--load", program]), (3, String::new(), String::new()));
-    let (status, out, err) = world.run(&["--strict", "--load", program]);
-    assert_eq!((status, out.as_str()), (125, ""));
-    assert!(err.contains("cannot be accelerated (strict is set)"), "{err}");
+    let (status, _, err) = world.run(&["--load=sometimes", program]);
+    assert_eq!(status, 125);
+    assert!(err.contains("none of auto, on, off"), "{err}");
+    for load in [&["--load"][..], &["--load=auto"], &[]] {
+        let run = |words: &[&str]| world.run(&[words, load, &[program]].concat());
+        let (status, _, err) = run(&[]);
+        assert_eq!(status, 3);
+        assert!(
+            err.contains("runs without acceleration: sojourn-abi is in none of the places"),
+            "{err}"
+        );
+        assert_eq!(err.lines().count(), 1, "{err}");
+        assert_eq!(run(&["--quiet"]), (3, String::new(), String::new()));
+        let (status, out, err) = run(&["--strict"]);
+        assert_eq!((status, out.as_str()), (125, ""));
+        assert!(err.contains("cannot be accelerated (strict is set)"), "{err}");
+    }
     // The program has its own arguments, and its file in a variable.
     let says = "#!/bin/sh\necho \"$SOJOURN_ABI_FILE $IS_PRELOADED $SOJOURN_ABI_QUIET\" \"$@\"\n";
     let loader = world.scratch.put("sojourn-abi", says);
     std::fs::set_permissions(&loader, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let found = world.run(&["--load", program, "a", "b c"]);
-    assert_eq!(found, (0, format!("{program} yes  a b c\n"), String::new()));
-    let found = world.run(&["-q", "--load", program]);
+    for load in [&["--load"][..], &[]] {
+        let found = world.run(&[load, &[program, "a", "b c"]].concat());
+        assert_eq!(found, (0, format!("{program} yes  a b c\n"), String::new()));
+    }
+    let found = world.run(&["-q", program]);
     assert_eq!(found, (0, format!("{program} yes on\n"), String::new()));
     // A script is loaded as its interpreter.
     let script = world.scratch.put("script", &format!("#!{program} -x y\n"));
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
     let script = script.to_str().unwrap();
-    let found = world.run(&["--load", script, "z"]);
+    let found = world.run(&[script, "z"]);
     assert_eq!(found, (0, format!("{program} yes  -x y {script} z\n"), String::new()));
 }
 

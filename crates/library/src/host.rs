@@ -93,6 +93,11 @@ pub trait Host: Sync + core::fmt::Debug {
         let _ = numbers;
         OwnCalls::Unseen
     }
+    /// Returns what is to be called once a session of this process has become hot, by a thread of
+    /// the library's that has descriptors of its own.
+    fn when_hot(&self) -> Option<extern "C" fn()> {
+        None
+    }
     /// Returns true if `fd` is an io_uring whose submissions the shell looks at.
     fn sees_ring(&self, _fd: i32) -> bool {
         false

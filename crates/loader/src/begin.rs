@@ -11,7 +11,7 @@ use crate::load::{File, Loaded, Part, load};
 use crate::plain::{Given, NOT_RUN, plainly, starts_with};
 use crate::refusal::Refusal;
 use crate::threads::STACK;
-use crate::{cache, enter, host, raw, trap};
+use crate::{cache, enter, host, raw, starts, trap};
 use core::ffi::{CStr, c_char, c_int};
 use core::ops::Range;
 use sojourn_abi::patch::Trampoline;
@@ -59,6 +59,9 @@ fn prepare(given: &Given) -> Result<Ready, Refusal> {
     }
     let entry = enter::entry_for(file.image.is_go && file.image.interpreter.is_none());
     let program = load(&file, Part::Program, entry)?;
+    if file.image.interpreter.is_none() {
+        starts::keep(file.key(given.path), &given.environment);
+    }
     let interpreter = match file.interpreter() {
         Some(path) => Some(load(&File::open(path)?, Part::Interpreter, entry)?),
         None => None,

@@ -6,6 +6,7 @@
 //! on the way in and on the way out (`enter`). Only its own thread accesses a block, and signal
 //! handlers on that thread.
 
+use crate::handed::Taken;
 use crate::kinds::{self, Kinds};
 use core::arch::asm;
 use core::ffi::{c_int, c_void};
@@ -96,6 +97,8 @@ pub(crate) struct Block {
     pub(crate) robust: usize,
     /// The host's list of robust mutexes, which the kernel gets back when the thread ends.
     pub(crate) host_robust: [usize; 2],
+    /// What the thread has begun with; `None` for a process's first thread.
+    pub(crate) start: Option<Taken>,
     /// True if the thread ends by the system call itself, because no part of the host waits for it.
     pub(crate) is_first: bool,
     /// True in a child that shares its parent's memory while both run (`sharing`).
@@ -194,6 +197,7 @@ impl Block {
             cleared: core::ptr::null_mut(),
             robust: 0,
             host_robust: [0; 2],
+            start: None,
             is_first: false,
             is_alone: false,
             vforking: 0,

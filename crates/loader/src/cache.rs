@@ -22,7 +22,8 @@ const SLOTS: u64 = 1024;
 /// (its clock has ticks), so its sites are not kept yet (ns).
 const SETTLED_NS: i64 = 2_000_000_000;
 /// The flags of all files and folders that are opened here.
-const FLAGS: i32 = libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
+pub(crate) const FLAGS: i32 =
+    libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
 
 /// The part of a file that is a text.
 #[derive(Clone, Copy, Debug)]
@@ -74,11 +75,16 @@ pub(crate) fn close() {
     IS_CLOSED.store(true, Ordering::Relaxed);
 }
 
+/// Returns true if the guest has confined itself.
+pub(crate) fn is_closed() -> bool {
+    IS_CLOSED.load(Ordering::Relaxed)
+}
+
 /// Finds the sites of a text: in the cache, or else by a search, whose result the cache keeps.
 pub(crate) fn sites(file: FileText, text: Text<'_>) -> Found {
     let search = || Found { tests_integrity: has_test(file.fd), ..find(text) };
     let cache = CACHE.get().and_then(Option::as_ref);
-    let cache = cache.filter(|_| !IS_CLOSED.load(Ordering::Relaxed));
+    let cache = cache.filter(|_| !is_closed());
     let key = cache.and_then(|cache| Some((cache, key(cache, file, text)?)));
     let Some((cache, key)) = key else { return search() };
     if let Some(found) = cache.read(&key).and_then(|file| decode(&file, &key, text)) {
@@ -124,7 +130,8 @@ fn nanoseconds(seconds: i64, rest: i64) -> i64 {
     seconds.saturating_mul(1_000_000_000).saturating_add(rest)
 }
 
-fn state(status: &libc::stat) -> FileState {
+/// Returns the state by which a changed file is known.
+pub(crate) fn state(status: &libc::stat) -> FileState {
     FileState {
         device: status.st_dev,
         inode: status.st_ino,

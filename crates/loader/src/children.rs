@@ -180,6 +180,8 @@ fn fork(frame: &mut Frame, block: &mut Block, asked: Asked) -> isize {
 
 /// Completes the child's state, in the child, whose only thread this is.
 fn became_child(frame: &mut Frame, block: &mut Block, wanted: Wanted) {
+    threads::became_child();
+    block.start = None;
     block.is_first = true;
     block.vforking = 0;
     block.robust = 0;

@@ -2,25 +2,38 @@
 //! (`sojourn_abi::class`, `sojourn_abi::loadable`).
 
 use crate::guest::guest;
-use crate::raw;
+use crate::{cache, raw};
 use core::ffi::{CStr, c_char};
 pub(crate) use sojourn_abi::class::Class;
 use sojourn_abi::class::{FIRST, class};
 use sojourn_abi::loadable::{File, is_loadable};
+use sojourn_abi::starts::Key;
+
+/// A file that the guest wants to execute.
+#[derive(Clone, Copy)]
+pub(crate) struct Examined {
+    pub(crate) class: Class,
+    /// The name of the program in the record of starts, if it is static.
+    pub(crate) key: Option<Key>,
+}
+
+impl Examined {
+    pub(crate) const PLAIN: Self = Self { class: Class::Plain, key: None };
+}
 
 /// What a path of the guest's leads to.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub(crate) enum Target {
-    Other(Class),
+    Other(Examined),
     /// The running program, by `/proc/self/exe` or another name of that link: the loader's file.
     Own,
 }
 
 /// Looks at the file at a path of the guest's. Programs that must not be loaded are plain.
-/// Allocates nothing.
+/// Allocates little, and frees it.
 #[inline(never)]
 pub(crate) fn target(path: usize) -> Target {
-    let plain = Target::Other(Class::Plain);
+    let plain = Target::Other(Examined::PLAIN);
     let flags = (libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY) as usize;
     // SAFETY: the kernel checks the guest's path.
     let fd = unsafe { raw::call(libc::SYS_open, [path, flags, 0, 0, 0, 0]) };
@@ -39,16 +52,19 @@ fn of_file(path: &CStr, fd: usize, status: &libc::stat) -> Target {
     let arguments = [fd, bytes.as_mut_ptr() as usize, FIRST, 0, 0, 0];
     // SAFETY: there is room for the answer.
     let got = unsafe { raw::call(libc::SYS_pread64, arguments) };
-    let got = bytes.get(..usize::try_from(got).unwrap_or(0)).unwrap_or_default();
-    match class(path.to_bytes(), got) {
-        Class::Loaded if raw::identity(status) == guest().loader_id => Target::Own,
-        Class::Loaded => {
-            let file = File { path, fd, mode: status.st_mode };
-            // SAFETY: the call's arguments are local.
-            let may =
-                is_loadable(file, |number, arguments| unsafe { raw::call(number, arguments) });
-            Target::Other(if may { Class::Loaded } else { Class::Plain })
-        }
-        class => Target::Other(class),
+    let first = bytes.get(..usize::try_from(got).unwrap_or(0)).unwrap_or_default();
+    let class = class(path.to_bytes(), first);
+    let Class::Loaded { is_static } = class else {
+        return Target::Other(Examined { class, key: None });
+    };
+    if raw::identity(status) == guest().loader_id {
+        return Target::Own;
     }
+    let file = File { path, fd, mode: status.st_mode };
+    // SAFETY: the call's arguments are local.
+    if !is_loadable(file, |number, arguments| unsafe { raw::call(number, arguments) }) {
+        return Target::Other(Examined::PLAIN);
+    }
+    let key = is_static.then(|| Key::new(path.to_bytes(), first, &cache::state(status)));
+    Target::Other(Examined { class, key })
 }

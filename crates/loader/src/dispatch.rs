@@ -8,7 +8,7 @@ use crate::block::{Block, Frame, here};
 use crate::children::{self, Asked};
 use crate::guest::{self, call, guest};
 use crate::{
-    bases, cache, early, exec, files, host, kinds, memory, sharing, signals, threads, trap,
+    bases, cache, early, exec, files, host, kinds, memory, sharing, signals, starts, threads, trap,
 };
 use core::ffi::c_int;
 
@@ -89,6 +89,18 @@ const fn is_own(number: i64) -> bool {
             | libc::SYS_openat2
             | libc::SYS_seccomp
             | libc::SYS_prctl
+    ) || changes_rights(number)
+}
+
+/// Returns true for the calls by which a process changes its user or its root.
+const fn changes_rights(number: i64) -> bool {
+    matches!(
+        number,
+        libc::SYS_setuid
+            | libc::SYS_setreuid
+            | libc::SYS_setresuid
+            | libc::SYS_chroot
+            | libc::SYS_pivot_root
     )
 }
 
@@ -192,9 +204,16 @@ fn serve(frame: &mut Frame, block: &mut Block) -> isize {
         libc::SYS_openat2 => files::open(1, libc::SYS_openat2, &arguments),
         // Once the guest has confined itself, the cache's calls might be forbidden to it.
         libc::SYS_seccomp | libc::SYS_prctl if confines(&arguments, frame.rax as i64) => {
+            starts::is_hot();
             cache::close();
             // SAFETY: the guest's own call, which library and kernel check.
             unsafe { call(frame.rax as i64, &arguments) }
+        }
+        // As another user, or elsewhere, it could not write the record of its starts any more.
+        number if changes_rights(number) => {
+            starts::is_hot();
+            // SAFETY: the guest's own call, which library and kernel check.
+            unsafe { call(number, &arguments) }
         }
         // SAFETY: the guest's own call, which library and kernel check.
         number => unsafe { call(number, &arguments) },

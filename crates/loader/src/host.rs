@@ -13,11 +13,11 @@ use crate::guest;
 use crate::load::{self, File, Part};
 use crate::plain::{Given, NOT_RUN, vector};
 use crate::refusal::Refusal;
-use crate::{heap, raw};
+use crate::{heap, raw, starts};
 use core::arch::{asm, global_asm};
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use sojourn_abi::door::{self, Door};
+use sojourn_abi::door::{self, Door, NoteFn};
 use sojourn_abi::elf::PROGRAM_HEADER;
 use sojourn_abi::layout::Room;
 use sojourn_abi::stack::{AuxEntry, EXECFN, Facts, auxiliary, value, words};
@@ -266,7 +266,8 @@ pub(crate) fn find_door() -> Option<&'static Door> {
     let mut found: Option<&'static Door> = None;
     let at = (&raw mut found) as usize;
     // SAFETY: the number is the preload library's; without the library the kernel refuses it.
-    let result = unsafe { libc::syscall(door::NUMBER, door::VERSION, at) };
+    let result =
+        unsafe { libc::syscall(door::NUMBER, door::VERSION, at, starts::is_hot as NoteFn) };
     if result == 0 { found } else { None }
 }
 

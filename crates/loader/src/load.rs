@@ -9,15 +9,18 @@ use crate::refusal::Refusal;
 use crate::rewriting::{self, Refused};
 use core::ffi::CStr;
 use sojourn_abi::cache::checksum;
+use sojourn_abi::class::FIRST;
 use sojourn_abi::elf::{Area, Image};
 use sojourn_abi::layout::{Mapping, Plan, Room, Source, plan};
 use sojourn_abi::patch::{Trampoline, region_len};
 use sojourn_abi::sites::{Rewrite, Site, Text};
+use sojourn_abi::starts::Key;
 use std::ffi::CString;
 
 /// A program's file, mapped unchanged.
 pub(crate) struct File {
     fd: usize,
+    status: libc::stat,
     bytes: &'static [u8],
     pub(crate) image: Image,
 }
@@ -29,9 +32,10 @@ impl File {
         let arguments = [path.as_ptr() as usize, flags, 0, 0, 0, 0];
         // SAFETY: a path that ends with a zero.
         let fd = number(unsafe { raw::call(libc::SYS_open, arguments) })?;
-        let bytes = raw::map_file(fd).map_err(Refusal::Kernel)?;
+        let status = raw::status(fd).ok_or(Refusal::Kernel(libc::EBADF))?;
+        let bytes = raw::map(fd, status.st_size as usize).map_err(Refusal::Kernel)?;
         let image = Image::read(bytes).map_err(Refusal::File)?;
-        Ok(Self { fd, bytes, image })
+        Ok(Self { fd, status, bytes, image })
     }
 
     /// Returns the file's absolute path without symbolic links; `None` if the file has none any
@@ -39,6 +43,12 @@ impl File {
     pub(crate) fn path(&self) -> Option<CString> {
         let link = CString::new(format!("/proc/self/fd/{}", self.fd)).ok()?;
         raw::link(&link).filter(|path| !path.to_bytes().ends_with(b" (deleted)"))
+    }
+
+    /// Returns the name of the program at `path`, whose file this is, in the record of starts.
+    pub(crate) fn key(&self, path: &CStr) -> Key {
+        let first = self.bytes.get(..FIRST).unwrap_or(self.bytes);
+        Key::new(path.to_bytes(), first, &cache::state(&self.status))
     }
 
     /// Returns the path of the program's interpreter.

@@ -52,6 +52,8 @@ mod first;
 #[cfg(target_arch = "x86_64")]
 mod guest;
 #[cfg(target_arch = "x86_64")]
+mod handed;
+#[cfg(target_arch = "x86_64")]
 mod heap;
 #[cfg(target_arch = "x86_64")]
 mod host;
@@ -75,6 +77,8 @@ mod rewriting;
 mod sharing;
 #[cfg(target_arch = "x86_64")]
 mod signals;
+#[cfg(target_arch = "x86_64")]
+mod starts;
 #[cfg(target_arch = "x86_64")]
 mod threads;
 #[cfg(target_arch = "x86_64")]

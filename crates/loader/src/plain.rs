@@ -13,8 +13,11 @@ pub(crate) const FILE: &[u8] = b"SOJOURN_ABI_FILE=";
 /// The exit status of `sojourn run` if Sojourn itself has failed.
 pub(crate) const NOT_RUN: c_int = 125;
 
-/// The variable that suppresses the message about a program that cannot be loaded.
+/// The variable that suppresses the message about a program that cannot be loaded. With the value
+/// `child` the program may not be meant, so that `strict` does not hold for it.
 const QUIET: &[u8] = b"SOJOURN_ABI_QUIET=";
+/// That variable for a child that nobody has asked to load.
+pub(crate) const CHILD: &CStr = c"SOJOURN_ABI_QUIET=child";
 
 /// The arguments, environment and auxiliary vector of the loader's own start.
 pub(crate) struct Given {
@@ -72,14 +75,17 @@ pub(crate) unsafe fn given(
 
 /// Runs the program without Sojourn, or refuses to if `strict` is set.
 pub(crate) fn plainly(given: &Given, refusal: impl Display) -> c_int {
+    let quiet = std::env::var_os("SOJOURN_ABI_QUIET");
+    let is_child = quiet.as_ref().is_some_and(|value| value == "child");
     let is_strict = std::env::var_os("SOJOURN_STRICT")
         .is_some_and(|value| ["true", "on", "yes", "1"].iter().any(|word| value == *word));
+    let is_strict = is_strict && !is_child;
     let name = given.path.to_string_lossy();
     if is_strict {
         eprintln!("sojourn: {name} cannot be accelerated (strict is set): {refusal}");
         return NOT_RUN;
     }
-    if std::env::var_os("SOJOURN_ABI_QUIET").is_none() {
+    if quiet.is_none() {
         eprintln!("sojourn: {name} runs without acceleration: {refusal}");
     }
     let ended = |list: &[*const c_char]| {

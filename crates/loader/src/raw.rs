@@ -131,7 +131,14 @@ pub(crate) fn is_file(status: &libc::stat) -> bool {
 /// # Errors
 /// The kernel's `errno`.
 pub(crate) fn map_file(fd: usize) -> Result<&'static [u8], i32> {
-    let len = status(fd).map_or(0, |status| status.st_size as usize);
+    map(fd, status(fd).map_or(0, |status| status.st_size as usize))
+}
+
+/// Does the same for a file of `len` bytes.
+///
+/// # Errors
+/// The kernel's `errno`.
+pub(crate) fn map(fd: usize, len: usize) -> Result<&'static [u8], i32> {
     let (read, private) = (libc::PROT_READ as usize, libc::MAP_PRIVATE as usize);
     // SAFETY: the kernel chooses an address that is not in use.
     let at = unsafe { call(libc::SYS_mmap, [0, len, read, private, fd, 0]) };

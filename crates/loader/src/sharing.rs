@@ -122,7 +122,7 @@ pub(crate) fn serve(frame: &mut Frame) -> isize {
     match frame.rax as i64 {
         libc::SYS_brk => memory::grow_break(arguments[0]),
         libc::SYS_execve => {
-            if target(arguments[0]) == Target::Own {
+            if matches!(target(arguments[0]), Target::Own) {
                 arguments[0] = guest().file.as_ptr() as usize;
             }
             // SAFETY: the guest's own call.

@@ -10,6 +10,7 @@ mod robust;
 use crate::block::{Block, FRAME, Frame, here};
 use crate::enter;
 use crate::guest;
+use crate::handed::{Places, Taken};
 use crate::{raw, trap};
 use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
@@ -45,16 +46,26 @@ impl Wanted {
     }
 }
 
-/// The arguments of a new thread. They lie on the stack of the calling thread, which waits.
+/// What a new thread begins with.
+#[derive(Clone, Copy)]
 struct Start {
     frame: Frame,
     wanted: Wanted,
     mask: u64,
-    /// The thread's number; 0 until it has begun.
-    number: AtomicU32,
+    /// The word for the thread's number once it has begun, on the stack of the maker, which waits;
+    /// null if the maker does not wait.
+    begun: *const AtomicU32,
 }
 
+// SAFETY: the word is accessed only while its maker waits.
+unsafe impl Send for Start {}
+
+static STARTS: Places<Start> = Places::new();
+
 /// Makes a thread. Returns its number, or the kernel's error.
+///
+/// A maker that wants the number in the guest's memory waits until the thread has begun and has
+/// written it: later the thread may have ended, and that memory be gone. Others do not wait.
 #[inline(never)]
 pub(crate) fn make(frame: &Frame, wanted: Wanted) -> isize {
     let mut own = *frame;
@@ -65,39 +76,68 @@ pub(crate) fn make(frame: &Frame, wanted: Wanted) -> isize {
     if wanted.has(libc::CLONE_SETTLS) {
         own.fs = wanted.fs;
     }
+    let begun = AtomicU32::new(0);
+    let waits = wanted.has(libc::CLONE_PARENT_SETTID) || !tells_numbers();
     let mask = raw::block_signals();
-    let mut start = Start { frame: own, wanted, mask, number: AtomicU32::new(0) };
-    let made = create(&mut start);
-    if made == 0 {
-        wait(&start.number);
-    }
+    let start =
+        Start { frame: own, wanted, mask, begun: if waits { &begun } else { core::ptr::null() } };
+    let made = STARTS.put(start).ok_or(libc::EAGAIN).and_then(|taken| {
+        let made = create(taken);
+        if waits && made.is_ok() {
+            wait(&begun);
+        }
+        // The thread does not end before `made`.
+        let number = made.map(|thread| match begun.load(Ordering::Relaxed) {
+            0 => number_of(thread).unwrap_or(u32::MAX >> 1),
+            number => number,
+        });
+        STARTS.made(taken, made.is_ok());
+        number
+    });
     raw::set_mask(mask);
-    match made {
-        0 => start.number.load(Ordering::Relaxed) as isize,
-        error => -(error as isize),
-    }
+    made.map_or_else(|error| -(error as isize), |number| number as isize)
 }
 
-fn create(start: &mut Start) -> c_int {
+fn create(taken: Taken) -> Result<libc::pthread_t, c_int> {
     let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
     let mut thread = MaybeUninit::<libc::pthread_t>::uninit();
     let at = attributes.as_mut_ptr();
-    // SAFETY: the attributes are initialized first.
+    // SAFETY: the attributes are initialized first; the C library sets `thread` if it makes one.
     unsafe {
         libc::pthread_attr_init(at);
         libc::pthread_attr_setdetachstate(at, libc::PTHREAD_CREATE_DETACHED);
         libc::pthread_attr_setstacksize(at, STACK);
-        let start = core::ptr::from_mut(start).cast();
-        let made = libc::pthread_create(thread.as_mut_ptr(), at, run, start);
+        let made = libc::pthread_create(thread.as_mut_ptr(), at, run, taken.into_pointer());
         libc::pthread_attr_destroy(at);
-        made
+        if made == 0 { Ok(thread.assume_init()) } else { Err(made) }
     }
+}
+
+/// Returns the number of a thread that has not ended, which the C library does not tell otherwise:
+/// it is a part of the number of its clock (clock_getcpuclockid(3); the kernel's encoding).
+fn number_of(thread: libc::pthread_t) -> Option<u32> {
+    const OF_THREAD: libc::clockid_t = 6;
+    let mut clock = 0;
+    // SAFETY: the caller answers for the thread.
+    let found = unsafe { libc::pthread_getcpuclockid(thread, &raw mut clock) } == 0;
+    (found && clock & 7 == OF_THREAD).then_some(!(clock >> 3) as u32)
+}
+
+/// Returns true if [`number_of`] works, as for this thread.
+fn tells_numbers() -> bool {
+    static TELLS: AtomicU32 = AtomicU32::new(0);
+    if TELLS.load(Ordering::Relaxed) == 0 {
+        // SAFETY: no arguments, no effect.
+        let tells = number_of(unsafe { libc::pthread_self() });
+        let is_right = tells == Some(raw::thread_number().cast_unsigned());
+        TELLS.store(if is_right { 1 } else { 2 }, Ordering::Relaxed);
+    }
+    TELLS.load(Ordering::Relaxed) == 1
 }
 
 /// Waits until a word is not 0.
 fn wait(word: &AtomicU32) {
-    // SYNC: acquire; pairs with the release in `run`: the thread has read `Start` and written its
-    // number.
+    // SYNC: acquire; pairs with the release in `run`: the thread has written its number.
     while word.load(Ordering::Acquire) == 0 {
         let at = (&raw const *word) as usize;
         let arguments = [at, (libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG) as usize, 0, 0, 0, 0];
@@ -108,14 +148,14 @@ fn wait(word: &AtomicU32) {
 
 /// The start function of a thread, which begins with all signals blocked.
 extern "C" fn run(start: *mut c_void) -> *mut c_void {
-    // SAFETY: the calling thread waits, so that `Start` lives until `number` is set.
-    let start = unsafe { &*start.cast::<Start>() };
-    let Start { frame, wanted, mask, .. } = *start;
+    let taken = Taken::from_pointer(start);
+    let Start { frame, wanted, mask, begun } = STARTS.take(taken);
     let local = 0u8;
     let top = (&raw const local) as usize;
     let mut block = Block::new(top - STACK + MARGIN..top, top - USED);
     let block = &mut block;
     block.host_robust = robust::list();
+    block.start = Some(taken);
     if wanted.has(libc::CLONE_CHILD_CLEARTID) {
         block.cleared = wanted.child_number as *mut u32;
     }
@@ -131,12 +171,14 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
         }
     }
     trap::arm();
-    // SYNC: release; pairs with the acquire in `wait`.
-    start.number.store(number, Ordering::Release);
-    let word = &raw const start.number;
-    // `Start` may be gone already, if the calling thread did not have to wait; then no thread is
-    // woken.
-    private_wake(word.cast());
+    if !begun.is_null() {
+        // SYNC: release; pairs with the acquire in `wait`.
+        // SAFETY: the maker waits until its word is set.
+        unsafe { (*begun).store(number, Ordering::Release) };
+        // The maker's stack may be gone already, if it did not have to wait; then no thread is
+        // woken.
+        private_wake(begun.cast());
+    }
     let place = block.next as *mut Frame;
     const { assert!(FRAME < USED) };
     // SAFETY: the frame's place is on this stack, below all that is in use.
@@ -171,6 +213,9 @@ pub(crate) fn end(status: usize) -> ! {
         unsafe { block.cleared.write_volatile(0) };
         raw::wake(block.cleared, 1);
     }
+    if let Some(taken) = block.start {
+        STARTS.end(taken);
+    }
     // SAFETY: the frames from here to `run` have nothing to drop.
     unsafe { enter::leave() }
 }
@@ -199,25 +244,55 @@ pub(crate) fn set_robust(block: &mut Block, arguments: &[usize; 6]) -> isize {
 /// The C library's internal signals: `SIGCANCEL` and `SIGSETXID`.
 const INTERNAL: [usize; 2] = [32, 33];
 
-/// Prepares for a handler of the guest's for `signal`. The host's C library installs handlers for
-/// its internal signals when they are first needed. Making a thread now lets it do so before the
-/// guest does, not over the guest's handler.
+/// Prepares for a handler of the guest's for `signal`. The host's C library installs a handler for
+/// `SIGSETXID` when it makes its first thread. So it makes one now, before the guest installs its
+/// own handler, not over that.
 pub(crate) fn settle(signal: usize) {
     static IS_SETTLED: AtomicU32 = AtomicU32::new(0);
-    extern "C" fn nothing(_: *mut c_void) -> *mut c_void {
-        core::ptr::null_mut()
-    }
     if !INTERNAL.contains(&signal) || IS_SETTLED.swap(1, Ordering::Relaxed) != 0 {
         return;
     }
+    // A thread whose stack has no room in the address space is not made, which is cheaper; the
+    // handler is there nevertheless.
+    try_thread(1 << 47);
+    if !has_handler(INTERNAL[1]) {
+        try_thread(STACK);
+    }
+}
+
+/// Makes a thread that ends at once, with a stack of this length, if that is possible.
+fn try_thread(stack: usize) {
+    extern "C" fn nothing(_: *mut c_void) -> *mut c_void {
+        core::ptr::null_mut()
+    }
+    let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
     let mut thread = MaybeUninit::<libc::pthread_t>::uninit();
+    let at = attributes.as_mut_ptr();
     let mask = raw::block_signals();
-    // SAFETY: makes a thread that ends at once.
+    // SAFETY: the attributes are initialized first. A thread that is made ends at once.
     unsafe {
         let nobody = core::ptr::null_mut();
-        if libc::pthread_create(thread.as_mut_ptr(), core::ptr::null(), nothing, nobody) == 0 {
+        libc::pthread_attr_init(at);
+        libc::pthread_attr_setstacksize(at, stack);
+        if libc::pthread_create(thread.as_mut_ptr(), at, nothing, nobody) == 0 {
             libc::pthread_join(thread.assume_init(), core::ptr::null_mut());
         }
+        libc::pthread_attr_destroy(at);
     }
     raw::set_mask(mask);
+}
+
+/// Returns true if the kernel has a handler for a signal.
+fn has_handler(signal: usize) -> bool {
+    // `struct sigaction` of the kernel: the handler, the flags, the restorer, the mask.
+    let mut action = [0usize; 4];
+    let arguments = [signal, 0, (&raw mut action) as usize, 8, 0, 0];
+    // SAFETY: `action` has room for the answer.
+    unsafe { raw::call(libc::SYS_rt_sigaction, arguments) };
+    action[0] > 1
+}
+
+/// Prepares a child of `fork`, whose only thread this is, for threads of its own.
+pub(crate) fn became_child() {
+    STARTS.clear();
 }

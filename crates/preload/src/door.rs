@@ -5,8 +5,8 @@
 //! The loader asks for the table by a number that is no system call. Not here: what becomes of a
 //! call (`syscalls`), and programs whose calls are rewritten while they run (`own_calls`).
 
-use crate::guard::{has_started, is_inside, is_open};
-use crate::process::ends_by_call;
+use crate::guard::{has_started, is_initialized, is_inside, is_open};
+use crate::process::{ends_by_call, is_first_thread};
 use crate::raw::{self, Numbered};
 use crate::syscalls::{Dispatch, concerns, dispatch, forked, serve, served};
 use crate::trampoline::{Interposer, asks_first};
@@ -14,8 +14,8 @@ use crate::{io, signals, stdio, vfork};
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_long};
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicBool, Ordering};
-use sojourn_abi::door::{self, Door};
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use sojourn_abi::door::{self, Door, NoteFn};
 
 type NumberFn =
     unsafe extern "C-unwind" fn(c_long, usize, usize, usize, usize, usize, usize) -> c_long;
@@ -23,6 +23,16 @@ type NumberFn =
 /// The loader has the table.
 #[unsafe(link_section = ".data.start")]
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// The loader's function that notes a hot session, a [`NoteFn`]; null outside the loader's process.
+static NOTE: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Returns the loader's function that notes a hot session.
+pub(crate) fn note_of_loader() -> Option<NoteFn> {
+    let note = NOTE.load(Ordering::Relaxed);
+    // SAFETY: the loader, which has stored it, has passed a function of this type.
+    (!note.is_null()).then(|| unsafe { core::mem::transmute::<*mut (), NoteFn>(note) })
+}
 
 /// Returns true if this process is the loader's, with a guest in it.
 #[cfg(target_arch = "x86_64")]
@@ -95,7 +105,8 @@ extern "C" fn is_kernels(fd: c_int) -> bool {
 }
 
 extern "C" fn thread_ends_by_call(status: c_int) {
-    if is_open() {
+    // A library that has done nothing has no threads, which would keep the process alive.
+    if (is_initialized() || is_first_thread()) && is_open() {
         ends_by_call(status as usize);
     }
 }
@@ -107,7 +118,7 @@ unsafe extern "C-unwind" fn open_door(
     _: c_long,
     version: usize,
     at: usize,
-    _: usize,
+    note: usize,
     _: usize,
     _: usize,
     _: usize,
@@ -118,6 +129,7 @@ unsafe extern "C-unwind" fn open_door(
     }
     stdio::belongs_to_loader();
     IS_TAKEN.store(true, Ordering::Relaxed);
+    NOTE.store(note as *mut (), Ordering::Relaxed);
     // SAFETY: a caller that knows the number passes such an address.
     unsafe { (at as *mut *const Door).write(TABLE.fill()) };
     0

@@ -212,6 +212,12 @@ pub(crate) fn shut() {
     GUARD.fetch_or(OFF, Ordering::SeqCst);
 }
 
+/// Returns true if the guard is closed for good.
+#[inline]
+pub(crate) fn is_shut() -> bool {
+    GUARD.load(Ordering::Relaxed) & OFF != 0
+}
+
 /// Marks the thread as inside the library.
 #[inline(always)]
 pub(crate) fn enter(thread: &Thread) {

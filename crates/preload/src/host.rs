@@ -10,8 +10,8 @@ use crate::library::{EpollEvent, Host, Interrupt, PollFd, Woken, library};
 use crate::rewriting;
 use crate::tls::{ADMITS, WAITS};
 use crate::{
-    deferred, handlers, link_map, mask, notice, pause, process, raw, rings, stack, stdio, threads,
-    tls,
+    deferred, door, handlers, link_map, mask, notice, pause, process, raw, rings, stack, stdio,
+    threads, tls,
 };
 use core::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 use core::time::Duration;
@@ -102,6 +102,10 @@ impl Host for Shell {
     #[cfg(target_arch = "x86_64")]
     fn own_calls(&self, numbers: &[i32]) -> OwnCalls {
         rewriting::own_calls(numbers)
+    }
+
+    fn when_hot(&self) -> Option<extern "C" fn()> {
+        door::note_of_loader()
     }
 
     fn sees_ring(&self, fd: i32) -> bool {

@@ -68,6 +68,7 @@ mod plugins;
 mod process;
 mod raw;
 mod readiness;
+mod record;
 mod relocation;
 mod reopen;
 #[cfg(target_arch = "x86_64")]

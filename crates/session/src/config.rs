@@ -27,4 +27,4 @@ pub use error::ConfigError;
 pub use file::{Flag, default_paths, load, load_noting};
 pub use select::{Addresses, Ports, Prefix, Programs};
 pub use settings::{SETTINGS, Setting};
-pub use values::{Config, Follow, Home, Spin};
+pub use values::{Config, Follow, Home, Load, Spin};

@@ -167,7 +167,7 @@ pub const ALL: [ReasonText; 45] = [
     text(
         ReasonT::NotLoaded,
         "not-loaded",
-        "Its environment names the library, but the dynamic loader has not loaded it: the program is linked statically, has rights of its own (set-user-ID, file capabilities), or is for another C library or machine. `sojourn run --strict` before the program says which.",
+        "Its environment names the library, but the dynamic loader has not loaded it: the program makes its own system calls (static, Go) and was not loaded by Sojourn's loader, has rights of its own (set-user-ID, file capabilities), or is for another C library or machine. `sojourn run --strict` before the program says which. A static child that seemed to stay small at its last starts is loaded with --load=on.",
     ),
     text(
         ReasonT::Prohibited,

@@ -28,6 +28,20 @@ func need(err error) {
 	}
 }
 
+// threads makes goroutines that take their threads with them when they end.
+func threads() {
+	var group sync.WaitGroup
+	for range 1000 {
+		group.Add(1)
+		go func() {
+			runtime.LockOSThread()
+			os.Getpid()
+			group.Done()
+		}()
+	}
+	group.Wait()
+}
+
 func goroutines() {
 	var group sync.WaitGroup
 	var count atomic.Int64
@@ -146,6 +160,8 @@ func main() {
 	switch os.Args[1] {
 	case "goroutines":
 		goroutines()
+	case "threads":
+		threads()
 	case "children":
 		children()
 	case "child":

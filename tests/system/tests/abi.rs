@@ -94,6 +94,15 @@ fn threads_have_their_storage_and_leave_their_locks() {
     case("threads");
 }
 
+/// Makers of such threads do not wait for them.
+#[test]
+fn threads_that_end_at_once_have_the_numbers_that_were_told() {
+    for linked in LINKED {
+        let Some(program) = made("abi-bare", &["abi/bare.c"], linked) else { continue };
+        under(&program, &[]);
+    }
+}
+
 #[test]
 fn the_first_thread_may_end_first() {
     case("first");
@@ -166,13 +175,13 @@ fn until_moved(admin: &mut Admin, end: &Path, running: &mut Running, what: &str)
     assert!(moves >= MOVES, "{what}: {moves} moves: {why:?}");
 }
 
+/// With the default settings.
 #[test]
 fn sessions_of_static_programs_move_with_their_descriptors() {
     for linked in LINKED {
         let Some(program) = made("beside", &["beside/beside.c"], linked) else { continue };
         for kind in ["pair", "unix"] {
             let mut sandbox = Sandbox::new().unwrap();
-            sandbox.set("LOAD", "on");
             sandbox.set("MOVE_AFTER_CALLS", "4");
             let mut admin = Admin::new(&sandbox).unwrap();
             let end = sandbox.folder().join("end");
@@ -215,18 +224,18 @@ fn go_program(cgo: bool) -> Option<PathBuf> {
 fn go_programs_run() {
     for cgo in [false, true] {
         let Some(program) = go_program(cgo) else { return };
-        for what in ["goroutines", "children", "signals"] {
+        for what in ["goroutines", "threads", "children", "signals"] {
             under(&program, &[what]);
         }
     }
 }
 
+/// With the default settings.
 #[test]
 fn sessions_of_go_programs_move() {
     for (cgo, network) in [(false, "unix"), (false, "tcp"), (true, "unix"), (true, "tcp")] {
         let Some(program) = go_program(cgo) else { return };
         let mut sandbox = Sandbox::new().unwrap();
-        sandbox.set("LOAD", "on");
         sandbox.set("MOVE_AFTER_CALLS", "4");
         let mut admin = Admin::new(&sandbox).unwrap();
         let address_file = sandbox.folder().join("address");

@@ -97,6 +97,7 @@ impl Thread {
             corks_at: None,
             signals: Vec::new(),
             served_since: Instant::now(),
+            when_hot: library.host().when_hot(),
             offers: HashMap::new(),
             joined: HashMap::new(),
             own_inboxes: HashMap::new(),
@@ -226,6 +227,7 @@ impl Thread {
             fault::point("library.job");
             match job {
                 Job::Offer { fd, version, kind } => {
+                    self.note_hot();
                     if let Some(offer) = self.prepare_offer(fd, version, kind) {
                         self.offer(offer);
                     } else if let Some(entry) = self.library.table.known(fd) {
@@ -240,7 +242,10 @@ impl Thread {
                     self.tell_left(local, reason, sent, received);
                     drop(stream);
                 }
-                Job::Wanted { inode, home } => self.offer_wanted(inode, home),
+                Job::Wanted { inode, home } => {
+                    self.note_hot();
+                    self.offer_wanted(inode, home);
+                }
                 Job::Withdraw { fd } => self.withdraw(fd),
                 Job::Flush { slot } => self.follow(slot),
                 Job::AskRoute { local, to } => self.ask_route(local, to),
@@ -268,6 +273,13 @@ impl Thread {
     fn prepare_offer(&mut self, fd: i32, version: u32, kind: KindT) -> Option<Offer> {
         let mut descriptors = ProgramDescriptors(&mut self.aside, self.tid);
         self.library.prepare_offer(fd, version, kind, &mut descriptors)
+    }
+
+    /// Tells the shell of the first hot session.
+    fn note_hot(&mut self) {
+        if let Some(note) = self.when_hot.take() {
+            self.aside.call(|_| note());
+        }
     }
 
     fn look_at_code(&mut self) {

@@ -154,9 +154,9 @@ pub const SETTINGS: &[Setting] = &[
     ),
     setting!(
         load,
-        "on|off",
-        switch,
-        "Load programs that make their own system calls (static ones, musl's, Go's) with Sojourn's loader, so that their sessions move as well. They start some milliseconds later the first time, about one millisecond afterwards."
+        "auto|on|off",
+        str::parse,
+        "Load programs that make their own system calls (static ones, musl's, Go's) with Sojourn's loader, so that their sessions move as well. They start some milliseconds later the first time, a fraction of a millisecond afterwards. With auto, static children whose last three starts had no busy session start plainly."
     ),
     setting!(
         rewrite,

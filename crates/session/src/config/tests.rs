@@ -19,6 +19,7 @@ fn changed() -> Config {
         ("ring-bytes-pipe", "4096"),
         ("spin", "never"),
         ("spin-budget-us", "50"),
+        ("load", "off"),
         ("strict", "yes"),
         ("server", "@test"),
     ] {

@@ -113,6 +113,41 @@ impl fmt::Display for Home {
     }
 }
 
+/// Which programs that make their own system calls are loaded by Sojourn's loader.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Load {
+    /// The program that the user names, and its children but those that stay small.
+    #[default]
+    Auto,
+    /// All.
+    On,
+    /// None.
+    Off,
+}
+
+impl FromStr for Load {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.to_ascii_lowercase().as_str() {
+            "auto" => Ok(Self::Auto),
+            "1" | "on" | "true" | "yes" => Ok(Self::On),
+            "0" | "off" | "false" | "no" => Ok(Self::Off),
+            _ => Err(format!("`{text}` is none of auto, on, off")),
+        }
+    }
+}
+
+impl fmt::Display for Load {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::On => "on",
+            Self::Off => "off",
+        })
+    }
+}
+
 /// Values of all settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -150,8 +185,8 @@ pub struct Config {
     pub spin: Spin,
     /// Longest time for which a waiting thread spins (µs) with [`Spin::Always`]; 0 for no limit.
     pub spin_budget_us: u32,
-    /// Programs that make their own system calls are loaded by Sojourn's loader.
-    pub load: bool,
+    /// Which programs that make their own system calls are loaded by Sojourn's loader.
+    pub load: Load,
     /// System calls that preloaded programs make themselves are rewritten.
     pub rewrite: bool,
     /// Condition under which new programs get the library although their environment lacks it.
@@ -183,7 +218,7 @@ impl Default for Config {
             measure_bulk: true,
             spin: Spin::Adaptive,
             spin_budget_us: 0,
-            load: false,
+            load: Load::Auto,
             rewrite: false,
             follow: Follow::Off,
             strict: false,

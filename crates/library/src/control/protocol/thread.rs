@@ -65,6 +65,8 @@ pub(super) struct Thread {
     pub(super) signals: Vec<SignalOrder>,
     /// The time of the greeting of the current server.
     pub(super) served_since: Instant,
+    /// To be called with the first hot session.
+    pub(super) when_hot: Option<extern "C" fn()>,
     /// Offers, by the library's own number of the session.
     pub(super) offers: HashMap<LocalNumber, Offer>,
     pub(super) joined: HashMap<LocalNumber, Joined>,
