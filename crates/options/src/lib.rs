@@ -11,10 +11,12 @@
 
 mod option;
 mod page;
+mod plain;
 mod table;
 
 pub use option::{AcceptedValue, Answer, Change, Kind, Kinds, Setting, SocketOption};
 pub use page::page;
+pub use plain::{can_be_read_for_another, can_be_set_for_another};
 pub use table::TABLE;
 
 use core::ffi::c_int;
