@@ -9,9 +9,7 @@ use common::{PATIENCE, Server, connection, datagrams, eventually, soon};
 use rustix::fd::{AsFd, AsRawFd};
 use rustix::io::Errno;
 use sojourn_ipc::{Connection, Deadline};
-use sojourn_protocol::{
-    Address, Client, Error, OpenedSession, OptionName, READABLE, Token, Wait,
-};
+use sojourn_protocol::{Address, Client, Error, OpenedSession, OptionName, READABLE, Token, Wait};
 use sojourn_session::protocol::client::{
     AddressT, ProtocolClient, TokenT, protocol_connect_options,
 };
