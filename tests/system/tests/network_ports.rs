@@ -410,11 +410,13 @@ fn a_program_that_keeps_its_session_sends_nothing_past_a_new_rule() {
 fn a_program_that_has_no_route_sends_nothing_until_it_has_one() {
     let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
-    let mut keeper = Keeper::start(&link);
-    let peer = keeper.link.v4(End::B).to_string();
-    a.ip(&["route", "add", "unreachable", &peer]).unwrap();
-    keeper.wait_for_silence();
-    a.ip(&["route", "del", "unreachable", &peer]).unwrap();
-    wait_for("frames", || keeper.have_come());
-    keeper.finish();
+    for kind in ["unreachable", "blackhole", "prohibit"] {
+        let mut keeper = Keeper::start(&link);
+        let peer = keeper.link.v4(End::B).to_string();
+        a.ip(&["route", "add", kind, &peer]).unwrap();
+        keeper.wait_for_silence();
+        a.ip(&["route", "del", kind, &peer]).unwrap();
+        wait_for("frames", || keeper.have_come());
+        keeper.finish();
+    }
 }
