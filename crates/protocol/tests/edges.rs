@@ -1,6 +1,6 @@
 //! Clients whose messages have the right forms and values at the edges: every operation, with
-//! sessions and tokens of others, descriptors of every kind, and connections that end in the middle,
-//! beside an honest client.
+//! sessions and tokens of others, descriptors of every kind, and connections that end in the
+//! middle, beside an honest client.
 //!
 //! Not here: messages of wrong forms, hoarding (`hostile`).
 
