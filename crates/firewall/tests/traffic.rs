@@ -1,6 +1,7 @@
 //! Filters of tc(8) at an interface: which of them keep its sessions.
 //!
-//! Skipped with a message where there are no hosts of the lab, or the kernel lacks a kind of filter.
+//! Skipped with a message where there are no hosts of the lab, or the kernel lacks a kind of
+//! filter.
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 

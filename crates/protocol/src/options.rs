@@ -2,8 +2,9 @@
 //!
 //! The kernel decides if an option is valid, the table of `sojourn_options` says what it does to a
 //! session that is away. A client chooses the number and the length: so only those options are
-//! served whose value is as many bytes as it says, and names nothing of this process's. Setting one may send the session home, so this runs on the
-//! thread for slow work. Not here: that thread (`slow`).
+//! served whose value is as many bytes as it says, and names nothing of this process's. Setting one
+//! may send the session home, so this runs on the thread for slow work. Not here: that thread
+//! (`slow`).
 #![allow(unsafe_code, reason = "options by number, which no safe wrapper has")]
 
 use crate::calls::Socket;
@@ -127,8 +128,8 @@ fn set(fd: i32, option: OptionName, value: &[u8]) -> isize {
 
 fn get(fd: i32, option: OptionName, value: &mut [u8; LEN], len: &mut usize) -> isize {
     let mut option_len = (*len).min(value.len()) as libc::socklen_t;
-    // SAFETY: `value` has `option_len` bytes, which the kernel writes at most: of options that count
-    // otherwise none comes here (`can_be_read_for_another`).
+    // SAFETY: `value` has `option_len` bytes, which the kernel writes at most: of options that
+    // count otherwise none comes here (`can_be_read_for_another`).
     let returned = result(unsafe {
         let at = value.as_mut_ptr().cast();
         libc::getsockopt(fd, option.level, option.number, at, &raw mut option_len)

@@ -1,9 +1,9 @@
 //! Sessions whose packets stop although they are away: the library that should give a session back
 //! does not, or there is no route.
 //!
-//! Only the library knows the state of a session, so the carrier waits for it. But a program that is
-//! hostile never answers, and would go on sending past the rules for which it was called home. So
-//! after a while no packet of the session passes its port any more, in either direction. To a
+//! Only the library knows the state of a session, so the carrier waits for it. But a program that
+//! is hostile never answers, and would go on sending past the rules for which it was called home.
+//! So after a while no packet of the session passes its port any more, in either direction. To a
 //! program that was only stopped this is a link that has failed for a while: once it answers, the
 //! session goes home with all that it has acknowledged, and the peer repeats the rest. Without a
 //! route the same happens at once, and ends with the next route.
