@@ -111,35 +111,37 @@ fn call(
             let opened = client.open(Some(end.as_fd()), random.below(2) == 0)?;
             tokens.lock().unwrap().push(opened.token);
         }
-        3 => drop(client.attach(&token(random))?),
-        4 => drop(client.send(session, &data)?),
-        5 => drop(client.receive(session, flags, size, &mut value)?),
-        6 => drop(client.wait(session, 0)?),
-        7 => drop(client.bell()?),
-        8 => drop(client.watch(session, random.word())?),
-        9 => drop(client.collect()?),
-        10 => drop(client.shutdown(session, random.word())?),
+        3 => client.attach(&token(random)).map(drop)?,
+        4 => client.send(session, &data).map(drop)?,
+        5 => client.receive(session, flags, size, &mut value).map(drop)?,
+        6 => client.wait(session, 0).map(drop)?,
+        7 => client.bell().map(drop)?,
+        8 => client.watch(session, random.word()).map(drop)?,
+        9 => client.collect().map(drop)?,
+        10 => client.shutdown(session, random.word()).map(drop)?,
         11 => {
             let len = [0, 1, 4, 16, OPTION_MAX as usize][random.below(5)];
             let value = vec![random.below(256) as u8; len];
             client.set_option(session, level, name, &value)?;
         }
-        12 => drop(client.get_option(session, level, name, size.min(OPTION_MAX), &mut value)?),
-        13 => drop(client.release(session)?),
-        14 => drop(client.close(session)?),
-        15 => drop(client.cancel(session)?),
+        12 => {
+            client.get_option(session, level, name, size.min(OPTION_MAX), &mut value).map(drop)?
+        }
+        13 => client.release(session).map(drop)?,
+        14 => client.close(session).map(drop)?,
+        15 => client.cancel(session).map(drop)?,
         16 => {
             let group = client.group()?;
             tokens.lock().unwrap().push(group.group);
         }
-        17 => drop(client.join(&token(random))?),
+        17 => client.join(&token(random)).map(drop)?,
         18 => {
             let (version, port) = ([0, 4, 6, 5][random.below(4)], random.word() as u16);
             let (ip, scope) = (ip[random.below(3)], random.word());
             let to = AddressT { ip, scope, flow: !0, port, version };
             client.send_to(session, &to, random.word(), &data)?;
         }
-        _ => drop(client.receive_from(session, flags, size, &mut value, &mut more)?),
+        _ => client.receive_from(session, flags, size, &mut value, &mut more).map(drop)?,
     }
     Ok(())
 }
