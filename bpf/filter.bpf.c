@@ -143,6 +143,11 @@ int sojourn_ingress(struct __sk_buff *skb)
 		count(TAKEN_DIRECT);
 		return TC_DROP;
 	}
+	/* The peer repeats it. */
+	if (flow->notes & NOTE_HELD) {
+		count(NOT_OWNED);
+		return TC_DROP;
+	}
 	/* The port is Ethernet; a raw link is not. */
 	if (config->raw && add_header(skb, config))
 		return TC_DROP;

@@ -55,7 +55,7 @@ static long (*redirect_map)(void *, __u64, __u64) = (void *)BPF_FUNC_redirect_ma
 
 /* Keep these as in crates/filter/src/rule.rs. */
 enum mode { DIRECT = 1, PORT = 2, XSK = 3 };
-enum { NOTE_FRAGMENT = 1, NOTE_NEW = 2 };
+enum { NOTE_FRAGMENT = 1, NOTE_NEW = 2, NOTE_HELD = 4 };
 
 /* Keep these as in crates/filter/src/reason.rs. */
 enum reason {

@@ -142,7 +142,7 @@ INLINE enum reason check_frame(struct __sk_buff *skb, const struct config *confi
 	if (sent > config->mtu)
 		return TOO_LONG;
 	flow = find(&out.key);
-	if (!flow || flow->mode != PORT || flow->target != skb->ifindex)
+	if (!flow || flow->mode != PORT || flow->target != skb->ifindex || flow->notes & NOTE_HELD)
 		return NOT_OWNED;
 	return is_checksum_safe(skb, &out) ? SENT : CHECKSUM;
 }

@@ -182,6 +182,10 @@ impl Carrier {
             self.peer_inboxes.close(number);
             return Err(if is_ruled { AdoptError::Memory } else { AdoptError::Rule });
         };
+        if !stream.is_frozen() {
+            // The server before this one may have found no route.
+            self.links.hold(fd_name.interface, &key, false);
+        }
         // A session whose socket reports nothing is put back as well, only later.
         let cookie = sockopt::socket_cookie(&socket).unwrap_or(0);
         let _ = self.report_unfiltered(&socket);
@@ -207,6 +211,7 @@ impl Carrier {
             link: fd_name.link,
             port: fd_name.port,
             is_cut: true,
+            frozen_at: None,
             cookie,
             kept: Kept { fd_name: *fd_name, region, inbox, own: None },
             is_known: false,

@@ -335,6 +335,14 @@ impl Links {
         }
     }
 
+    /// Has no packet of the session pass its program's port, or all of them again.
+    pub(crate) fn hold(&mut self, interface: u32, key: &Key, is_held: bool) {
+        if let Some(link) = self.links.get_mut(&interface) {
+            // A session without a rule has no packets here.
+            let _ = link.filter.hold_flow(key, is_held);
+        }
+    }
+
     /// Lets go of sockets and filters that have not been used for a while. Returns the time of the
     /// next call.
     pub(crate) fn tidy(&mut self, at: Instant) -> Option<Instant> {

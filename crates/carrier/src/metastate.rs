@@ -30,7 +30,7 @@ pub enum NextHopError {
     #[error("the destination is not another host")]
     NotRemote,
     /// The interface is of a kind that is not served.
-    #[error("the interface is neither Ethernet nor without link addresses")]
+    #[error("the interface is neither Ethernet nor without link addresses, or part of another one")]
     Link,
     /// The kernel does not know the next hop's link address at the moment.
     #[error("the next hop's link address is not known at the moment")]
@@ -162,9 +162,14 @@ impl Metastate {
         let Message::NewRoute(answer) = answer else {
             return Err(NextHopError::System("route", Errno::BADMSG));
         };
-        // The other types are this host, several hosts, or no way at all.
-        if answer.header.kind != RouteType::Unicast {
-            return Err(NextHopError::NotRemote);
+        match answer.header.kind {
+            RouteType::Unicast => {}
+            // Of IPv4 these are told as errors.
+            RouteType::BlackHole | RouteType::Unreachable | RouteType::Prohibit => {
+                return Err(NextHopError::System("route", Errno::HOSTUNREACH));
+            }
+            // This host, or several.
+            _ => return Err(NextHopError::NotRemote),
         }
         let mut route = Route::default();
         for attribute in answer.attributes {
@@ -202,6 +207,9 @@ impl Metastate {
         let mut link = LinkInfo { name: String::new(), mac: None, mtu: 0 };
         for attribute in answer.attributes {
             match attribute {
+                // A port of a bridge, or of a virtual router: its packets come by that interface,
+                // whose rules see them, but packet sockets have them before.
+                LinkAttribute::Controller(_) => return Err(NextHopError::Link),
                 LinkAttribute::IfName(name) => link.name = name,
                 LinkAttribute::Mtu(mtu) => link.mtu = mtu,
                 LinkAttribute::Address(bytes) if is_ethernet => link.mac = bytes.try_into().ok(),

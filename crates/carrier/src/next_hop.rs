@@ -20,12 +20,19 @@ pub(crate) fn next_hop_of(metastate: &mut Metastate, key: &Key) -> Option<NextHo
     metastate.next_hop(&flow_of(key)?).ok()
 }
 
-/// Returns true if there is no route to a session's peer. The session stays away then: the kernel
-/// does not connect a socket without a route.
+/// Returns true if there is no route to a session's peer, or one that refuses packets. The session
+/// stays away then: the kernel does not connect a socket without a route.
 pub(crate) fn is_cut(metastate: &mut Metastate, key: &Key) -> bool {
     let Some(flow) = flow_of(key) else { return false };
     let found = metastate.next_hop(&flow);
-    matches!(found, Err(NextHopError::System(_, Errno::NETUNREACH | Errno::HOSTUNREACH)))
+    // The last two are those of `prohibit` and `blackhole` (ip-route(8)).
+    matches!(
+        found,
+        Err(NextHopError::System(
+            "route",
+            Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::ACCESS | Errno::INVAL
+        ))
+    )
 }
 
 /// Returns the part of a next hop that is in frames. `port`: the link address of the program's

@@ -28,7 +28,8 @@ impl Carrier {
             Session { key, phase: Phase::Delegated(delegated) } => (key, delegated),
             Session { phase: Phase::UdpDelegated(udp), .. } => {
                 // The library asks for each next hop anew.
-                return sessions.reroute(local, hop_of(&udp.next_hop, udp.kept.fd_name.port));
+                sessions.reroute(local, hop_of(&udp.next_hop, udp.kept.fd_name.port));
+                return self.cut_datagrams(local);
             }
             _ => return,
         };
@@ -38,7 +39,8 @@ impl Carrier {
         if is_cut(metastate, key) {
             delegated.is_cut = true;
             let hop = HopT { is_cut: true, ..hop_of(&delegated.next_hop, delegated.port) };
-            return sessions.reroute(local, hop);
+            sessions.reroute(local, hop);
+            return self.cut(local, true);
         }
         let mut next_hop = next_hop_of(metastate, key);
         if let Some(next_hop) = &mut next_hop {
@@ -50,10 +52,11 @@ impl Carrier {
                 delegated.is_cut = false;
                 sessions.reroute(local, hop_of(&next_hop, delegated.port));
                 delegated.next_hop = next_hop;
+                self.cut(local, false);
             }
             // The way now leads by another interface, or is not known for the moment: the kernel
             // copes with that.
-            _ => delegated.call_home(ReasonT::Route),
+            _ => self.send_home(local, ReasonT::Route),
         }
     }
 }

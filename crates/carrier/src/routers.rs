@@ -74,7 +74,7 @@ impl Carrier {
                 delegated.next_hop.mtu = mtu;
                 sessions.reroute(local, hop_of(&delegated.next_hop, delegated.port));
             }
-            Some(Verdict::Home) => delegated.call_home(ReasonT::Route),
+            Some(Verdict::Home) => self.send_home(local, ReasonT::Route),
             None => {}
         }
     }

@@ -13,7 +13,7 @@ use crate::metastate::Metastate;
 use crate::paths::Paths;
 use crate::returned::Returned;
 use crate::rules::Rules;
-use crate::session::Phase;
+use crate::session::{Phase, Session};
 use crate::sessions::Sessions;
 use crate::sockets::SocketKinds;
 use crate::timers::Timers;
@@ -141,14 +141,18 @@ impl Carrier {
     /// Returns the time of the next look.
     fn take_fragmented(&mut self, at: Instant) -> Option<Instant> {
         let Fragmented { sessions: fragmented, next } = self.links.take_fragmented(at);
-        for session in self.table.values().filter(|one| fragmented.contains(&one.key)) {
-            if let Phase::Delegated(delegated) = &session.phase {
+        let mut cut = Vec::new();
+        for (local, session) in &self.table {
+            if let Session { key, phase: Phase::Delegated(delegated) } = session
+                && fragmented.contains(key)
+            {
                 let next = position::received_up_to(&delegated.stream.ledger().published());
-                if self.fragments.are_real(&session.key, next, at) {
-                    delegated.call_home(ReasonT::Route);
+                if self.fragments.are_real(key, next, at) {
+                    cut.push(*local);
                 }
             }
         }
+        cut.into_iter().for_each(|local| self.send_home(local, ReasonT::Route));
         next
     }
 

@@ -172,6 +172,8 @@ pub(crate) struct Delegated {
     pub(crate) port: Option<Mac>,
     /// There is no route for the moment.
     pub(crate) is_cut: bool,
+    /// The time at which the carrier first saw that the session is on its way home.
+    pub(crate) frozen_at: Option<Instant>,
     /// The socket's cookie (`SO_COOKIE`, socket(7)), by which arrivals name it.
     pub(crate) cookie: u64,
     pub(crate) kept: Kept,

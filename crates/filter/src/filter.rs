@@ -164,7 +164,7 @@ impl Filter {
         owner: OwnerId,
         target: Target,
     ) -> Result<(), Failed> {
-        self.write(key, &Rule { owner, target, fragment_seen: false, is_new: true })
+        self.write(key, &Rule { owner, target, fragment_seen: false, is_new: true, is_held: false })
     }
 
     /// Notes that every frame which the packet sockets had seen before the session's rule was there
@@ -175,6 +175,16 @@ impl Filter {
     pub fn settle_flow(&mut self, key: &Key) -> Result<(), FlowError> {
         let rule = self.rule(key)?;
         Ok(self.write(key, &Rule { is_new: false, ..rule })?)
+    }
+
+    /// Has no packet of the session pass its port any more, in either direction; or all of them
+    /// again. Without a port it has no effect.
+    ///
+    /// # Errors
+    /// [`FlowError::Absent`].
+    pub fn hold_flow(&mut self, key: &Key, is_held: bool) -> Result<(), FlowError> {
+        let rule = self.rule(key)?;
+        Ok(self.write(key, &Rule { is_held, ..rule })?)
     }
 
     fn write(&mut self, key: &Key, rule: &Rule) -> Result<(), Failed> {

@@ -92,6 +92,7 @@ impl Oracle {
         };
         match rule.target {
             _ if first_fragment => Ingress::Drop(Reason::Fragmented),
+            Target::Port { .. } if rule.is_held => Ingress::Drop(Reason::NotOwned),
             Target::Port { interface } => Ingress::Port(interface),
             Target::Direct | Target::Xsk => Ingress::Drop(Reason::TakenDirect),
         }
@@ -179,9 +180,9 @@ impl Oracle {
         let local = SocketAddr::new(header.source, port(0));
         let remote = SocketAddr::new(header.target, port(2));
         let owned = Protocol::from_number(header.protocol).is_some_and(|protocol| {
-            let to =
-                |remote| Some(self.rules.get(&Key::new(protocol, local, remote).ok()?)?.target);
-            to(Some(remote)).or_else(|| to(None)) == Some(Target::Port { interface })
+            let to = |remote| self.rules.get(&Key::new(protocol, local, remote).ok()?);
+            let rule = to(Some(remote)).or_else(|| to(None)).filter(|rule| !rule.is_held);
+            rule.map(|rule| rule.target) == Some(Target::Port { interface })
         });
         refuse(!owned, Reason::NotOwned)?;
         let checksum_end = ETHERNET_LEN + header.len + checksum + 2;

@@ -4,7 +4,10 @@ use super::*;
 use crate::samples::{self, MAC, frame};
 
 fn oracle(rules: &[(Key, Target)]) -> Oracle {
-    let rule = |target| Rule { owner: OwnerId(7), target, fragment_seen: false, is_new: false };
+    let rule = |target| {
+        let (fragment_seen, is_new, is_held) = (false, false, false);
+        Rule { owner: OwnerId(7), target, fragment_seen, is_new, is_held }
+    };
     let rules = rules.iter().map(|(key, target)| (*key, rule(*target))).collect();
     Oracle { link: LinkType::Ethernet, mac: MAC, mtu: 1500, rules }
 }

@@ -34,7 +34,7 @@ pub enum Reason {
     SentFragment,
     /// Refused from a port: neither TCP nor UDP.
     OtherProtocol,
-    /// Refused from a port: not a session of this port.
+    /// Refused from a port: not a session of this port. Either way: a session that is held.
     NotOwned,
     /// Refused from a port: longer than the interface's MTU.
     TooLong,

@@ -204,11 +204,14 @@ pub struct Rule {
     /// The rule was added a moment ago: a frame of TCP that the packet sockets have seen before it
     /// was there may be on its way to the kernel, and still reaches it.
     pub is_new: bool,
+    /// No packet of the session passes its port, in either direction.
+    pub is_held: bool,
 }
 
 /// Bits of a rule's notes.
 const NOTE_FRAGMENT: u32 = 1;
 const NOTE_NEW: u32 = 2;
+const NOTE_HELD: u32 = 4;
 
 impl Rule {
     /// Returns the rule in the form of the map: owner, mode, target, notes; numbers of 4 bytes in
@@ -221,7 +224,9 @@ impl Rule {
         };
         let mut bytes = [0; RULE_LEN];
         let note = |is_set, bit| if is_set { bit } else { 0 };
-        let notes = note(self.fragment_seen, NOTE_FRAGMENT) | note(self.is_new, NOTE_NEW);
+        let notes = note(self.fragment_seen, NOTE_FRAGMENT)
+            | note(self.is_new, NOTE_NEW)
+            | note(self.is_held, NOTE_HELD);
         let words = [self.owner.0, mode, target, notes];
         for (to, word) in bytes.chunks_exact_mut(4).zip(words) {
             to.copy_from_slice(&word.to_ne_bytes());
@@ -246,6 +251,7 @@ impl Rule {
             target,
             fragment_seen: has(NOTE_FRAGMENT),
             is_new: has(NOTE_NEW),
+            is_held: has(NOTE_HELD),
         })
     }
 }

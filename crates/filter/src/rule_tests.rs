@@ -58,14 +58,14 @@ proptest! {
 
     #[test]
     fn a_rule_comes_back(
-        owner: u32, mode in 0..3, interface: u32, fragment_seen: bool, is_new: bool,
+        owner: u32, mode in 0..3, interface: u32, fragment_seen: bool, is_new: bool, is_held: bool,
     ) {
         let target = match mode {
             0 => Target::Direct,
             1 => Target::Port { interface },
             _ => Target::Xsk,
         };
-        let rule = Rule { owner: OwnerId(owner), target, fragment_seen, is_new };
+        let rule = Rule { owner: OwnerId(owner), target, fragment_seen, is_new, is_held };
         prop_assert_eq!(Rule::decode(&rule.encode()), Some(rule));
     }
 }

@@ -188,6 +188,37 @@ fn a_session_goes_through_its_port_without_links() {
     exchange("10.0.0.1:5000", "10.0.0.2:6000", Method::Classic);
 }
 
+#[test]
+fn a_session_that_is_held_passes_nothing_until_it_is_let_go() {
+    let Some((one, two)) = two_hosts() else { return };
+    one.run(move || {
+        let Some(mut filter) = filter(Options::default()) else { return };
+        let (local, remote) = ("10.0.0.1:5000", "10.0.0.2:6000");
+        let far = two.run(move || UdpSocket::bind(remote).unwrap());
+        far.set_nonblocking(true).unwrap();
+        let (key, _kernels) = (udp(local, remote), UdpSocket::bind(local).unwrap());
+        let other = udp("10.0.0.1:5001", remote);
+        let port = open(&mut filter, &[key, other]);
+        let mut buffer = [0; 64];
+        let mut heard = || wait_for("datagram", || far.recv(&mut buffer).ok());
+        filter.hold_flow(&key, true).unwrap();
+        Message::udp(&key, b"held").send(&port.descriptor);
+        Message::udp(&other, b"not held").send(&port.descriptor);
+        assert_eq!(heard(), 8);
+        far.send_to(b"held", end(local)).unwrap();
+        far.send_to(b"another's", other.local()).unwrap();
+        // The first frame to arrive is the other session's.
+        let frame = wait_for("frame", || receive(&port.descriptor));
+        assert!(has(&frame, b"another's"));
+        assert_eq!(filter.counts().unwrap().of(Reason::NotOwned), 2);
+        filter.hold_flow(&key, false).unwrap();
+        Message::udp(&key, b"again").send(&port.descriptor);
+        assert_eq!(heard(), 5);
+        far.send_to(b"and back", end(local)).unwrap();
+        frame_with(&port, b"and back");
+    });
+}
+
 /// Returns frames that a program must not send, each with the reason that counts it.
 fn attempts(own: &Key, others: &Key) -> Vec<(&'static str, Message, Reason)> {
     let good = Message::udp(own, b"forbidden, forbidden, forbidden");

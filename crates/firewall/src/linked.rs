@@ -1,21 +1,27 @@
-//! eBPF programs that are attached by link where packets come in: at an interface (tcx, Linux 6.6)
-//! and at the hooks of netfilter (Linux 6.4).
+//! eBPF programs that are attached by link: at an interface (tcx, Linux 6.6), at the hooks of
+//! netfilter (Linux 6.4), and where the kernel looks for the socket of a packet (`sk_lookup`, Linux
+//! 5.9).
 //!
 //! Neither tc(8) nor nftables lists them, and nobody tells of their changes. The packet sockets of
-//! sessions that are away get packets before a program at the interface, and a session that is away
-//! passes no hook of netfilter. Which network namespace a program at a hook is in is not told: each
-//! counts. What goes out passes the programs at the interface as ever. Not here: the programs
-//! themselves, which are not understood; filters of tc (`traffic`), programs of control groups
-//! (`cgroups`).
+//! sessions that are away get packets before a program at the interface's entry; at its exit a
+//! program may ask for the socket that sends, which is another one then. A session that is away
+//! passes no hook of netfilter; which network namespace a program at a hook is in is not told: each
+//! counts. A program that chooses sockets is asked only for those without a peer. Not here: the
+//! programs themselves, which are not understood; filters of tc (`traffic`), programs of control
+//! groups (`cgroups`).
 
 use crate::bpf::{self, Attachment, INFO_LEN};
 use crate::session::{Family, Session};
 use std::collections::{BTreeMap, HashMap};
+use std::os::unix::fs::MetadataExt;
 
-/// `BPF_TCX_INGRESS`.
-const TCX_INGRESS: u32 = 46;
-/// `BPF_LINK_TYPE_NETFILTER`.
+/// `BPF_TCX_INGRESS` and `BPF_TCX_EGRESS`.
+const TCX: [u32; 2] = [46, 47];
+/// `BPF_LINK_TYPE_NETFILTER` and `BPF_LINK_TYPE_NETNS`.
 const AT_HOOK: u32 = 10;
+const IN_SPACE: u32 = 5;
+/// `BPF_SK_LOOKUP`.
+const LOOKUP: u32 = 36;
 /// `NF_INET_FORWARD`, whose packets are not a session's.
 const FORWARD: u32 = 2;
 /// The most programs at one interface (`BPF_MPROG_MAX`).
@@ -27,30 +33,60 @@ const OWN: &[u8] = b"sojourn";
 /// The place of the name in `struct bpf_prog_info`.
 const NAME: std::ops::Range<usize> = 64..80;
 
-/// The hook at which a program sees packets.
+/// The place at which a program sees packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Hook {
-    /// `NFPROTO_*`.
-    family: u32,
-    /// `NF_INET_*`.
-    number: u32,
+enum Hook {
+    Netfilter {
+        /// `NFPROTO_*`.
+        family: u32,
+        /// `NF_INET_*`.
+        number: u32,
+    },
+    /// Where the sockets of this network namespace, named by its inode, are looked for.
+    Lookup { space: u32 },
 }
 
 impl Hook {
-    /// Reads the hook of a link (`struct bpf_link_info`); `None` if it is not at a hook.
-    fn of(info: &[u8; INFO_LEN]) -> Option<Self> {
+    /// Reads the hook of a link (`struct bpf_link_info`); `None` if it is at none, or Sojourn's
+    /// own.
+    fn of(info: &[u8; INFO_LEN], is_own: impl Fn(u32) -> bool) -> Option<Self> {
         let word = |at: usize| Some(u32::from_ne_bytes(*info.get(at..)?.first_chunk()?));
-        (word(0)? == AT_HOOK).then_some(())?;
-        Some(Self { family: word(16)?, number: word(20)? })
+        let [program, first, second] = [word(8)?, word(16)?, word(20)?];
+        match word(0)? {
+            AT_HOOK => Some(Self::Netfilter { family: first, number: second }),
+            IN_SPACE if second == LOOKUP && !is_own(program) => Some(Self::Lookup { space: first }),
+            _ => None,
+        }
     }
 
-    fn concerns(self, session: &Session) -> bool {
-        let family = match session.family() {
-            Family::V4 => libc::NFPROTO_IPV4,
-            Family::V6 => libc::NFPROTO_IPV6,
-        };
-        self.family == family.cast_unsigned() && self.number != FORWARD
+    /// `here`: the network namespace of the session.
+    fn concerns(self, session: &Session, here: Option<u32>) -> bool {
+        match self {
+            Self::Netfilter { family, number } => {
+                let its = match session.family() {
+                    Family::V4 => libc::NFPROTO_IPV4,
+                    Family::V6 => libc::NFPROTO_IPV6,
+                };
+                family == its.cast_unsigned() && number != FORWARD
+            }
+            Self::Lookup { space } => {
+                session.remote.is_none() && here.is_none_or(|here| here == space)
+            }
+        }
     }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Netfilter { .. } => "an eBPF program at a hook of netfilter",
+            Self::Lookup { .. } => "an eBPF program that chooses sockets (sk_lookup)",
+        }
+    }
+}
+
+/// Returns the inode of this thread's network namespace, by which links name it.
+fn space_here() -> Option<u32> {
+    let found = std::fs::metadata("/proc/thread-self/ns/net").ok()?;
+    u32::try_from(found.ino()).ok()
 }
 
 /// The programs as they were last seen.
@@ -61,12 +97,14 @@ pub(crate) struct LinkedPrograms {
     /// All links of the host, by number, with the hooks of those that are at one. A number does not
     /// come again before all others.
     links: BTreeMap<u32, Option<Hook>>,
+    /// The network namespace of the sessions, by its inode.
+    here: Option<u32>,
 }
 
 impl LinkedPrograms {
     /// Looks at the hooks of netfilter for the first time.
     pub(crate) fn read() -> Self {
-        let mut all = Self::default();
+        let mut all = Self { here: space_here(), ..Self::default() };
         all.look_at_links();
         all
     }
@@ -74,15 +112,16 @@ impl LinkedPrograms {
     /// Returns the program that could say something about the session's packets. Interfaces are
     /// asked each time, hooks with [`Self::resurvey`].
     pub(crate) fn concerning(&mut self, session: &Session) -> Option<String> {
-        if self.links.values().flatten().any(|hook| hook.concerns(session)) {
-            return Some("an eBPF program at a hook of netfilter".into());
+        let mut hooks = self.links.values().flatten();
+        if let Some(hook) = hooks.find(|hook| hook.concerns(session, self.here)) {
+            return Some(hook.name().into());
         }
         let interface = session.interface.as_ref()?;
         let programs = others_at(interface.index);
         let is_concerned = !programs.is_empty();
         self.entries.insert(interface.index, programs);
         let name = &interface.name;
-        is_concerned.then(|| format!("an eBPF program (tcx) on packets that come by {name}"))
+        is_concerned.then(|| format!("an eBPF program (tcx) at {name}"))
     }
 
     /// Looks again. Returns true if something has changed.
@@ -117,15 +156,19 @@ impl LinkedPrograms {
 }
 
 fn hook_of(link: u32) -> Option<Hook> {
-    Hook::of(&bpf::info_of(&bpf::link(link).ok()?).ok()?)
+    Hook::of(&bpf::info_of(&bpf::link(link).ok()?).ok()?, is_own)
 }
 
-/// Returns the numbers of the programs at an interface's entry that are not Sojourn's own.
+/// Returns the numbers of the programs at an interface's entry and exit that are not Sojourn's own.
 fn others_at(index: u32) -> Vec<u32> {
-    let mut numbers = [0u32; PROGRAMS_MAX];
-    let at = Attachment { target: index, kind: TCX_INGRESS, flags: 0 };
-    let count = bpf::programs_at(at, &mut numbers).unwrap_or_default();
-    numbers.iter().take(count).copied().filter(|number| !is_own(*number)).collect()
+    let mut others = Vec::new();
+    for kind in TCX {
+        let mut numbers = [0u32; PROGRAMS_MAX];
+        let at = Attachment { target: index, kind, flags: 0 };
+        let count = bpf::programs_at(at, &mut numbers).unwrap_or_default();
+        others.extend(numbers.iter().take(count).copied().filter(|number| !is_own(*number)));
+    }
+    others
 }
 
 /// Returns true for a program of Sojourn's, and for one that may not be looked at.
@@ -138,27 +181,45 @@ fn is_own(program: u32) -> bool {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_hook_is_read_from_a_link() {
-        let info = |kind: u32, family: u32, number: u32| {
-            let mut info = [0; INFO_LEN];
-            for (at, word) in [(0, kind), (16, family), (20, number)] {
-                info[at..at + 4].copy_from_slice(&word.to_ne_bytes());
-            }
-            Hook::of(&info)
-        };
-        assert_eq!(info(11, 2, 1), None, "a link of another kind");
-        let session = |local: &str| Session {
+    fn hook(kind: u32, first: u32, second: u32) -> Option<Hook> {
+        let mut info = [0; INFO_LEN];
+        for (at, word) in [(0, kind), (8, 9), (16, first), (20, second)] {
+            info[at..at + 4].copy_from_slice(&word.to_ne_bytes());
+        }
+        Hook::of(&info, |program| program != 9)
+    }
+
+    fn session(local: &str) -> Session {
+        Session {
             protocol: sojourn_wire::Protocol::Tcp,
             local: local.parse().unwrap(),
-            remote: None,
+            remote: Some("10.0.0.2:2".parse().unwrap()),
             interface: None,
             is_established: true,
-        };
+        }
+    }
+
+    #[test]
+    fn a_hook_is_read_from_a_link() {
+        assert_eq!(hook(11, 2, 1), None, "a link of another kind");
         let concerns = |family, number, local| {
-            info(AT_HOOK, family, number).unwrap().concerns(&session(local))
+            hook(AT_HOOK, family, number).unwrap().concerns(&session(local), Some(1))
         };
         assert!(concerns(2, 1, "10.0.0.1:1") && concerns(10, 3, "[fd00::1]:1"));
         assert!(!concerns(10, 1, "10.0.0.1:1") && !concerns(2, FORWARD, "10.0.0.1:1"));
+    }
+
+    #[test]
+    fn who_chooses_sockets_is_asked_for_those_without_a_peer() {
+        assert_eq!(hook(IN_SPACE, 7, 17), None, "a flow dissector");
+        let lookup = hook(IN_SPACE, 7, LOOKUP).unwrap();
+        let peerless = Session { remote: None, ..session("10.0.0.1:1") };
+        assert!(lookup.concerns(&peerless, Some(7)) && lookup.concerns(&peerless, None));
+        assert!(!lookup.concerns(&peerless, Some(8)), "another network namespace");
+        assert!(!lookup.concerns(&session("10.0.0.1:1"), Some(7)));
+        let mut info = [0; INFO_LEN];
+        info[..4].copy_from_slice(&IN_SPACE.to_ne_bytes());
+        info[20..24].copy_from_slice(&LOOKUP.to_ne_bytes());
+        assert_eq!(Hook::of(&info, |_| true), None, "Sojourn's own");
     }
 }

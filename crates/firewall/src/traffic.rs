@@ -1,8 +1,10 @@
-//! Filters of tc(8) on packets that come in.
+//! Filters of tc(8).
 //!
-//! The packet sockets of sessions that are away get packets before these filters. What goes out
-//! passes the interface's queueing discipline and its filters as ever. Not here: notice of their
-//! changes (`kernel`).
+//! The packet sockets of sessions that are away get packets before filters on what comes in. What
+//! goes out passes the interface's queueing discipline and its filters, but is sent by another
+//! socket than in the kernel: by that of a packet socket or of a port. So filters that can ask for
+//! the socket (its user, control group, or route) would find another answer. Not here: notice of
+//! their changes (`kernel`); filters below a class, which choose among classes of theirs.
 
 use crate::attributes::{find, text};
 use crate::netlink::{Question, dump};
@@ -13,6 +15,10 @@ use rustix::io::Errno;
 const GET_FILTER: u16 = 46;
 /// `TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS)`: of `clsact` and of `ingress`.
 const INGRESS: u32 = 0xffff_fff2;
+/// The same for what goes out of `clsact`, and the root's queueing discipline.
+const OUT: [u32; 2] = [0xffff_fff3, 0];
+/// The kinds of filters that look at the headers of a packet and no further.
+const BY_HEADERS: [&str; 4] = ["u32", "flower", "matchall", "fw"];
 /// `TCA_KIND`, `TCA_OPTIONS` and `TCA_BPF_NAME`.
 const KIND: u16 = 1;
 const OPTIONS: u16 = 2;
@@ -27,27 +33,43 @@ const HANDLE: std::ops::Range<usize> = 8..12;
 /// Returns the filter that could say something about the session's packets.
 pub(crate) fn concerning(session: &Session) -> Option<String> {
     let interface = session.interface.as_ref()?;
+    let name = &interface.name;
+    let of = |parent: u32, is_concerned: fn(&str) -> bool, what: &str| {
+        match filter_at(interface.index, parent, is_concerned) {
+            Ok(kind) => {
+                kind.map(|kind| format!("a tc filter ({kind}) on packets that {what} {name}"))
+            }
+            // The interface has no such queueing discipline, or is gone.
+            Err(Errno::INVAL | Errno::NOENT | Errno::NODEV | Errno::OPNOTSUPP) => None,
+            Err(error) => Some(format!("tc, whose filters of {name} cannot be read: {error}")),
+        }
+    };
+    let out = |parent| of(parent, |kind| !BY_HEADERS.contains(&kind), "go out by");
+    of(INGRESS, |_| true, "come by").or_else(|| OUT.into_iter().find_map(out))
+}
+
+/// Returns the kind of the first such filter of an interface that is not Sojourn's own.
+fn filter_at(
+    index: u32,
+    parent: u32,
+    is_concerned: fn(&str) -> bool,
+) -> Result<Option<String>, Errno> {
     let mut body = [0; HEADER];
-    body[4..8].copy_from_slice(&interface.index.to_ne_bytes());
-    body[12..16].copy_from_slice(&INGRESS.to_ne_bytes());
+    body[4..8].copy_from_slice(&index.to_ne_bytes());
+    body[12..16].copy_from_slice(&parent.to_ne_bytes());
     let question = Question { protocol: None, kind: GET_FILTER, body: &body };
-    let read = dump(
+    dump(
         &[question],
         || None,
         |found: &mut Option<String>, message| {
             let filter = message.body.get(HEADER..).unwrap_or_default();
-            if found.is_none() && !is_empty_head(message.body) && !is_own(filter) {
-                *found = Some(text(filter, KIND).unwrap_or_default());
+            let kind = text(filter, KIND).unwrap_or_default();
+            let is_other = !is_empty_head(message.body) && !is_own(filter);
+            if found.is_none() && is_other && is_concerned(&kind) {
+                *found = Some(kind);
             }
         },
-    );
-    let name = &interface.name;
-    match read {
-        Ok(kind) => kind.map(|kind| format!("a tc filter ({kind}) on packets that come by {name}")),
-        // The interface has no such queueing discipline, or is gone.
-        Err(Errno::INVAL | Errno::NOENT | Errno::NODEV | Errno::OPNOTSUPP) => None,
-        Err(error) => Some(format!("tc, whose filters of {name} cannot be read: {error}")),
-    }
+    )
 }
 
 /// Returns true for the entry that stands before the filters of kind `bpf` of one priority. It has

@@ -1,4 +1,5 @@
-//! eBPF programs that are attached by link: at an interface's entry, and at a hook of netfilter.
+//! eBPF programs that are attached by link: at an interface's entry and exit, at a hook of
+//! netfilter, and where sockets are looked for.
 //!
 //! Skipped with a message where there are no hosts of the lab, or the kernel has no such links.
 
@@ -62,16 +63,32 @@ fn programs_at_interfaces_and_hooks_keep_sessions_as_long_as_they_are_there() {
         if said(&v4).is_some() || said(&v6).is_some() {
             return eprintln!("skipped: there are programs already");
         }
-        // `BPF_PROG_TYPE_SCHED_CLS`, `BPF_TCX_INGRESS`.
+        // `BPF_PROG_TYPE_SCHED_CLS`, `BPF_TCX_INGRESS` and `BPF_TCX_EGRESS`.
         let Some(program) = load(3, 0, u64::from(u32::MAX)) else { return };
         let number = program.as_raw_fd().cast_unsigned();
-        let Some(link) = bpf(LINK_CREATE, &mut [number, 1, 46, 0]) else { return };
-        assert!(said(&v4).is_some_and(|hook| hook.contains("tcx")));
-        assert_eq!(said(&session("10.0.0.1:1", 77)), None, "another interface");
+        for kind in [46, 47] {
+            let Some(link) = bpf(LINK_CREATE, &mut [number, 1, kind, 0]) else { return };
+            let mut said = |session: &Session| firewall.program_concerning(session);
+            assert!(said(&v4).is_some_and(|hook| hook.contains("tcx")), "{kind}");
+            assert_eq!(said(&session("10.0.0.1:1", 77)), None, "another interface");
+            drop(link);
+            assert!(firewall.resurvey(), "the change is noticed");
+            assert_eq!(firewall.program_concerning(&v4), None);
+            assert!(!firewall.resurvey());
+        }
+        // `BPF_PROG_TYPE_SK_LOOKUP`, `BPF_SK_LOOKUP`.
+        let Some(program) = load(30, 36, 1) else { return };
+        let number = program.as_raw_fd().cast_unsigned();
+        let space = std::fs::File::open("/proc/thread-self/ns/net").unwrap();
+        let space = space.as_raw_fd().cast_unsigned();
+        let Some(link) = bpf(LINK_CREATE, &mut [number, space, 36, 0]) else { return };
+        assert!(firewall.resurvey(), "it is noticed");
+        assert!(firewall.program_concerning(&v4).is_some_and(|hook| hook.contains("sk_lookup")));
+        let with_peer = Session { remote: Some("10.0.0.2:2".parse().unwrap()), ..v4.clone() };
+        assert_eq!(firewall.program_concerning(&with_peer), None);
         drop(link);
-        assert!(firewall.resurvey(), "the change is noticed");
+        assert!(firewall.resurvey());
         assert_eq!(firewall.program_concerning(&v4), None);
-        assert!(!firewall.resurvey());
         // `BPF_PROG_TYPE_NETFILTER`, `BPF_NETFILTER`, at the hook for local packets.
         let Some(program) = load(32, 45, 1) else { return };
         let number = program.as_raw_fd().cast_unsigned();

@@ -11,30 +11,15 @@
 
 mod option;
 mod page;
+mod plain;
 mod table;
 
-pub use option::{AcceptedValue, Answer, Change, Kind, Kinds, Setting, SocketOption};
+pub use option::{AcceptedValue, Answer, Change, Kind, Kinds, OptionName, Setting, SocketOption};
 pub use page::page;
+pub use plain::{can_be_read_for_another, can_be_set_for_another};
 pub use table::TABLE;
 
 use core::ffi::c_int;
-
-/// An option's name, as getsockopt(2) takes it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OptionName {
-    /// The protocol level, as `SOL_SOCKET`.
-    pub level: c_int,
-    /// The number at that level.
-    pub number: c_int,
-}
-
-impl OptionName {
-    /// Makes a name of its two numbers.
-    #[must_use]
-    pub const fn new(level: c_int, number: c_int) -> Self {
-        Self { level, number }
-    }
-}
 
 /// Returns the table's row of an option, if it has one.
 pub fn find(level: c_int, number: c_int) -> Option<&'static SocketOption> {

@@ -4,6 +4,23 @@
 
 use core::ffi::c_int;
 
+/// An option's name, as getsockopt(2) takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OptionName {
+    /// The protocol level, as `SOL_SOCKET`.
+    pub level: c_int,
+    /// The number at that level.
+    pub number: c_int,
+}
+
+impl OptionName {
+    /// Makes a name of its two numbers.
+    #[must_use]
+    pub const fn new(level: c_int, number: c_int) -> Self {
+        Self { level, number }
+    }
+}
+
 /// A value that the engine obeys from the moment of the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {

@@ -1,8 +1,10 @@
 //! Options of a session's socket: set and asked as the preload library does for programs.
 //!
-//! The kernel always decides if an option is valid; the table of `sojourn_options` says what it
-//! does to a session that is away. Setting one may send the session home, so this runs on the
-//! thread for slow work. Not here: that thread (`slow`).
+//! The kernel decides if an option is valid, the table of `sojourn_options` says what it does to a
+//! session that is away. A client chooses the number and the length: so only those options are
+//! served whose value is as many bytes as it says, and names nothing of this process's. Setting one
+//! may send the session home, so this runs on the thread for slow work. Not here: that thread
+//! (`slow`).
 #![allow(unsafe_code, reason = "options by number, which no safe wrapper has")]
 
 use crate::calls::Socket;
@@ -18,8 +20,12 @@ impl Socket {
     /// Sets an option.
     ///
     /// # Errors
-    /// Those of setsockopt(2).
+    /// Those of setsockopt(2). `ENOPROTOOPT`, too, for an option that is only for the caller's own
+    /// socket.
     pub(crate) fn set_option(&self, option: OptionName, value: &[u8]) -> Result<(), Errno> {
+        if !sojourn_options::can_be_set_for_another(option) {
+            return Err(Errno::NOPROTOOPT);
+        }
         let fd = self.number();
         let kernel = || set(fd, option, value);
         let result = match sojourn_options::setting(option.level, option.number) {
@@ -47,17 +53,17 @@ impl Socket {
     /// Asks for an option. Returns its value, `size` bytes at most.
     ///
     /// # Errors
-    /// Those of getsockopt(2).
+    /// As for [`Socket::set_option`].
     pub(crate) fn get_option(&self, option: OptionName, size: usize) -> Result<Vec<u8>, Errno> {
+        if !sojourn_options::can_be_read_for_another(option) {
+            return Err(Errno::NOPROTOOPT);
+        }
         let fd = self.number();
         let mut value = [0; LEN];
         let mut len = size.min(LEN);
         let asked = sojourn_options::answer(option.level, option.number);
-        match asked {
-            // The kernel would receive to addresses of this process, not of the client.
-            Some(Answer::Home) => return Err(Errno::NOPROTOOPT),
-            Some(Answer::Error) => library().look_for_end(fd),
-            _ => {}
+        if asked == Some(Answer::Error) {
+            library().look_for_end(fd);
         }
         let mut kernel = || get(fd, option, &mut value, &mut len);
         let engine = match asked {
@@ -122,7 +128,8 @@ fn set(fd: i32, option: OptionName, value: &[u8]) -> isize {
 
 fn get(fd: i32, option: OptionName, value: &mut [u8; LEN], len: &mut usize) -> isize {
     let mut option_len = (*len).min(value.len()) as libc::socklen_t;
-    // SAFETY: `value` has `option_len` bytes, which the kernel writes at most.
+    // SAFETY: `value` has `option_len` bytes, which the kernel writes at most: of options that
+    // count otherwise none comes here (`can_be_read_for_another`).
     let returned = result(unsafe {
         let at = value.as_mut_ptr().cast();
         libc::getsockopt(fd, option.level, option.number, at, &raw mut option_len)

@@ -1,14 +1,15 @@
 //! Clients that send rubbish, never receive, hoard, vanish or are killed, beside honest ones.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(unsafe_code, reason = "a filter, which no safe wrapper attaches")]
 
 mod common;
 
 use common::{PATIENCE, Server, connection, datagrams, eventually, soon};
-use rustix::fd::AsFd;
+use rustix::fd::{AsFd, AsRawFd};
 use rustix::io::Errno;
 use sojourn_ipc::{Connection, Deadline};
-use sojourn_protocol::{Address, Client, Error, OpenedSession, READABLE, Token, Wait};
+use sojourn_protocol::{Address, Client, Error, OpenedSession, OptionName, READABLE, Token, Wait};
 use sojourn_session::protocol::client::{
     AddressT, ProtocolClient, TokenT, protocol_connect_options,
 };
@@ -184,6 +185,43 @@ fn addresses_and_segments_that_make_no_sense_are_refused() {
     let bad = Errno::BADF.raw_os_error().cast_unsigned();
     assert_eq!(stubs.send_to(number + 1, &none, 0, b"x").unwrap(), bad);
     assert_eq!(stubs.send_to(number, &none, 0, b"x").unwrap(), 0);
+    still_works();
+}
+
+/// The kernel counts the length of `SO_GET_FILTER` in instructions, so it would write past any
+/// buffer of that many bytes; other options have it read or write where their value says.
+#[test]
+fn options_that_name_memory_are_not_the_servers() {
+    let server = Server::start();
+    let mut still_works = honest(&server);
+    let (_plain, served) = connection();
+    // `BPF_RET`: all bytes.
+    let accept = libc::sock_filter { code: 6, jt: 0, jf: 0, k: u32::MAX };
+    let instructions = [accept; 250];
+    let program = libc::sock_fprog {
+        len: instructions.len() as u16,
+        filter: instructions.as_ptr().cast_mut(),
+    };
+    let (level, filter) = (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER);
+    // SAFETY: the program and its instructions live as long as the call.
+    let attached = unsafe {
+        let len = size_of_val(&program) as u32;
+        libc::setsockopt(served.as_raw_fd(), level, filter, (&raw const program).cast(), len)
+    };
+    assert_eq!(attached, 0);
+    let mut client = server.client();
+    let OpenedSession { session, .. } = client.open(served.as_fd(), true).unwrap();
+    let refused = |done: Result<(), Error>| {
+        assert!(matches!(done, Err(Error::Refused(libc::ENOPROTOOPT))), "{done:?}");
+    };
+    let (filter, zerocopy) = (OptionName::new(level, filter), OptionName::new(6, 35));
+    refused(client.get_option(session, filter).map(drop));
+    refused(client.get_option(session, zerocopy).map(drop));
+    // An address of the server's, of which the answer would tell whether it is there.
+    refused(client.set_option(session, filter, &[0, 1, 0, 0, 0, 0, 0, 0, 0, 16, 0, 0, 0, 0, 0, 0]));
+    refused(client.get_option(session, OptionName::new(level, 77)).map(drop));
+    let kind = client.get_option(session, OptionName::new(level, libc::SO_TYPE)).unwrap();
+    assert_eq!(kind, libc::SOCK_STREAM.to_ne_bytes());
     still_works();
 }
 

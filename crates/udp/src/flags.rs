@@ -22,7 +22,8 @@ pub(crate) struct Flags {
     #[arg(long)]
     pub(crate) spin_on_network: bool,
     /// Send datagrams for this address and port back (RFC 862), by a program in the server's own
-    /// process. May be given several times.
+    /// process. May be given several times. Ports that may answer by themselves (below 1024, and
+    /// those given here) are not answered.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) echo: Vec<SocketAddrV4>,
     /// Print the manual page.

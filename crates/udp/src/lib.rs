@@ -10,6 +10,7 @@
 
 mod c;
 mod client;
+mod echo;
 mod inbox;
 mod network;
 mod packet;
@@ -18,6 +19,7 @@ mod server;
 mod stubs;
 
 pub use client::{Error, Received, Socket};
+pub use echo::Echoes;
 pub use port::{Handler, Port};
 pub use server::Udp;
 pub use sojourn_ipc::{Address, Deadline, Wait};

@@ -6,7 +6,7 @@ use clap::Parser as _;
 use flags::Flags;
 use socket2::{Domain, Protocol, Socket, Type};
 use sojourn_ipc::{Address, Deadline, Endpoint, ServerOptions};
-use sojourn_udp::{Handler, Udp, UdpService};
+use sojourn_udp::{Echoes, Handler, Udp, UdpService};
 use std::error::Error;
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -29,10 +29,12 @@ fn serve(flags: &Flags) -> Result<(), Box<dyn Error>> {
     raw.map_err(|error| format!("raw sockets: {error}. They take CAP_NET_RAW: start as root"))?;
     let wait = flags.wait.into();
     let udp = Udp::new(flags.spin_on_network);
+    let echoes = Echoes(flags.echo.iter().map(|local| local.port()).collect());
     for local in &flags.echo {
-        let echo: Handler = Box::new(|port, from, data| {
-            // Two echo ports could answer each other for ever. A failed answer counts as lost.
-            if from.port() != port.local().port() {
+        let echoes = echoes.clone();
+        let echo: Handler = Box::new(move |port, from, data| {
+            // A failed answer counts as lost.
+            if echoes.may_answer(port.local().port(), from) {
                 let _ = port.send(from, data);
             }
         });

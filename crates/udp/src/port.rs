@@ -69,6 +69,14 @@ impl Port {
         matches!(self.owner, Owner::Client(owner, _) if owner == client)
     }
 
+    /// Returns true if the port is that of an earlier client with `client`'s index. Generations
+    /// come again after 2^30 others, so the later one is less than half of that ahead.
+    pub(crate) fn is_of_earlier(&self, client: ClientId) -> bool {
+        let Owner::Client(owner, _) = &self.owner else { return false };
+        let ahead = client.generation.wrapping_sub(owner.generation) % (1 << 30);
+        (1..1 << 29).contains(&ahead)
+    }
+
     /// Locks and returns the inbox, if the port is `client`'s.
     pub(crate) fn inbox_of(&self, client: ClientId) -> Option<MutexGuard<'_, Inbox<Call>>> {
         match &self.owner {

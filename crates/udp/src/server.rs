@@ -18,7 +18,7 @@ use arc_swap::{ArcSwapOption, Guard};
 use core::net::{Ipv4Addr, SocketAddrV4};
 use sojourn_ipc::{ClientId, rt};
 use std::io::{self, Error};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Largest number of clients at a time.
 const CLIENTS_MAX: u32 = 256;
@@ -36,7 +36,7 @@ pub struct Udp {
     ports: Ports,
     /// The ports of clients, by the client's index.
     clients: Ports,
-    /// Held while a port is taken, but never on the way of a datagram.
+    /// Held while a port is taken or given up, but never on the way of a datagram.
     binding: Mutex<()>,
     /// True if receiving threads never sleep.
     spins: bool,
@@ -60,11 +60,16 @@ impl Udp {
     /// # Errors
     /// The kernel's.
     pub fn open_here(&self, local: SocketAddrV4, handler: Handler) -> io::Result<Arc<Port>> {
+        let _binding = self.lock();
         self.open(local, Owner::Here(handler))
     }
 
+    fn lock(&self) -> MutexGuard<'_, ()> {
+        self.binding.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The caller holds `binding`.
     fn open(&self, local: SocketAddrV4, owner: Owner) -> io::Result<Arc<Port>> {
-        let _binding = self.binding.lock().unwrap_or_else(PoisonError::into_inner);
         let port = Arc::new(Port { network: Network::open(local, self.spins)?, owner });
         let number = port.local().port();
         let place = &self.ports[usize::from(number)];
@@ -79,6 +84,7 @@ impl Udp {
         Ok(port)
     }
 
+    /// The caller holds `binding`, and has taken the port from its place.
     fn close(&self, port: &Port) {
         self.ports[usize::from(port.local().port())].store(None);
         port.network.close();
@@ -115,18 +121,25 @@ impl Udp {
 
     fn take(&self, caller: &rt::Caller, local: SocketAddrV4) -> io::Result<SocketAddrV4> {
         let refused = |number| Err(Error::from_raw_os_error(number));
-        let place = self.place(caller.client).filter(|_| self.port_of(caller.client).is_none());
-        let Some(place) = place else { return refused(libc::EINVAL) };
         let is_reserved = local.port() != 0 && local.port() < first_unprivileged();
         if is_reserved && caller.credentials.uid != 0 {
             return refused(libc::EACCES);
         }
+        let _binding = self.lock();
+        let Some(place) = self.place(caller.client) else { return refused(libc::EINVAL) };
+        match place.load_full() {
+            // The port of an earlier client with this index, whose end was not reported yet.
+            Some(left) if left.is_of_earlier(caller.client) => {
+                place.store(None);
+                self.close(&left);
+            }
+            // The client's own; or it has ended meanwhile, and a later one has its index.
+            Some(_) => return refused(libc::EINVAL),
+            None => {}
+        }
         let inbox = Mutex::new(Inbox::new(Self::options().max_inflight as usize));
         let port = self.open(local, Owner::Client(caller.client, inbox))?;
-        // The port of an earlier client with this index, whose end was not reported yet.
-        if let Some(left) = place.swap(Some(Arc::clone(&port))) {
-            self.close(&left);
-        }
+        place.store(Some(Arc::clone(&port)));
         Ok(port.local())
     }
 }
@@ -170,6 +183,8 @@ impl UdpServer for Udp {
     }
 
     fn client_gone(&self, client: ClientId) {
+        // A later client with this index binds in another thread.
+        let _binding = self.lock();
         let port = self.port_of(client).and_then(|port| port.clone());
         if let (Some(port), Some(place)) = (port, self.place(client)) {
             place.store(None);
@@ -198,3 +213,7 @@ fn first_unprivileged() -> u16 {
 fn number(error: &Error) -> u32 {
     error.raw_os_error().unwrap_or(libc::EIO).cast_unsigned()
 }
+
+#[cfg(test)]
+#[path = "server_tests.rs"]
+mod tests;

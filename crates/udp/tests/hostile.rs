@@ -6,6 +6,7 @@
 mod common;
 
 use common::{ANY, HERE, PATIENCE, Server, eventually, host, receive, watchdog};
+use socket2::{Domain, Protocol, Type};
 use sojourn_ipc::rt::{self, CallError};
 use sojourn_ipc::{Connection, Deadline};
 use sojourn_udp::{Error, Wait};
@@ -275,4 +276,34 @@ fn a_killed_server_is_told_of_and_the_next_one_has_its_ports() {
     eventually("the name is free", || !path.exists());
     let next = Server::start_at(path, Some(&host), &[]);
     assert_eq!(next.bind(local).local_addr(), local);
+}
+
+/// One datagram whose source is the other echo would have two of them answer each other for ever.
+#[test]
+fn echoes_do_not_answer_each_other() {
+    let Some(host) = host() else { return };
+    let words = ["--echo", "127.0.0.1:7", "--echo", "127.0.0.1:5007"];
+    let _server = Server::start(Some(&host), &words);
+    let raw = || socket2::Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::UDP));
+    let (forger, plain) =
+        host.enter(|| (raw().unwrap(), UdpSocket::bind(("127.0.0.1", 0)).unwrap())).unwrap();
+    plain.set_read_timeout(Some(PATIENCE)).unwrap();
+    let own = plain.local_addr().unwrap().port();
+    let ask = |from: u16| {
+        let to = SocketAddrV4::new(*HERE.ip(), 0).into();
+        let words = [from, 7, 9, 0].map(u16::to_be_bytes);
+        forger.send_to(&[words.as_flattened(), b"!"].concat(), &to).unwrap();
+    };
+    [5007, 7, 19, 53].into_iter().for_each(ask);
+    // An echo that is asked afterwards answers, so the others would have been answered by now.
+    for _ in 0..10 {
+        ask(own);
+        assert_eq!(plain.recv(&mut [0; 8]).unwrap(), 1);
+    }
+    forger.set_nonblocking(true).unwrap();
+    let mut packet = [0; 64];
+    while std::io::Read::read(&mut &forger, &mut packet).is_ok() {
+        let ports = [20, 22].map(|at| u16::from_be_bytes([packet[at], packet[at + 1]]));
+        assert!(ports[0] != 7 || [7, own].contains(&ports[1]), "an answer to {}", ports[1]);
+    }
 }

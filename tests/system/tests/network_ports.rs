@@ -12,6 +12,7 @@ use rustix::process::Signal;
 use sojourn_lab::net::{End, Host, Link};
 use sojourn_lab::{Mode, Running, Sandbox};
 use sojourn_system::network::{hosts, next_port};
+use sojourn_system::talk::rule;
 use sojourn_system::{Admin, LIMIT, rights};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
@@ -329,5 +330,93 @@ fn a_hostile_program_gets_nothing_through() {
     assert_eq!(told["entered"], -1, "{told}");
     for ended in [peer].into_iter().chain(victims).map(|one| one.finish(LIMIT).unwrap()) {
         assert_eq!(ended.status, 0, "{ended:?}");
+    }
+}
+
+/// A program that lets nobody take its session away: another process sends through its port, while
+/// it may be stopped itself.
+struct Keeper<'l> {
+    link: &'l Link,
+    world: Sandbox,
+    running: [Running; 2],
+    sender: Running,
+    tap: Running,
+    /// Number of frames that have been seen on the other host.
+    seen: u64,
+}
+
+impl<'l> Keeper<'l> {
+    fn start(link: &'l Link) -> Self {
+        let world = world(link);
+        let running = start(link, &world, PLAIN);
+        wait_until_away(&mut Admin::new(&world).unwrap());
+        let python = |end: End, words: &[&str]| {
+            let mut command = Command::new("/usr/bin/python3");
+            link.host(end).place(&mut command);
+            let mut command = hostile(command, link, &world, words[0]);
+            command.args(&words[1..]);
+            Running::start(command).unwrap()
+        };
+        let tap = python(End::B, &["count"]);
+        let sender = python(End::A, &["through", &running[0].pid().to_string()]);
+        let mut all = Self { link, world, running, sender, tap, seen: 0 };
+        wait_for("frames", || all.have_come());
+        all
+    }
+
+    /// Returns true if frames have come since the last call.
+    fn have_come(&mut self) -> bool {
+        let seen = std::fs::metadata(self.world.folder().join("end.seen"));
+        let now = seen.map_or(0, |seen| seen.len());
+        std::mem::replace(&mut self.seen, now) < now
+    }
+
+    /// Waits until no frame has come for fifteen times the pause between two.
+    fn wait_for_silence(&mut self) {
+        wait_for("silence", || {
+            std::thread::sleep(Duration::from_millis(300));
+            !self.have_come()
+        });
+        assert!(self.sender.is_running() && self.tap.is_running());
+    }
+
+    fn finish(self) {
+        std::fs::write(self.world.folder().join("end"), "").unwrap();
+        let ended = self.running.into_iter().chain([self.sender, self.tap]);
+        let ended: Vec<_> = ended.map(|one| one.finish(LIMIT).unwrap()).collect();
+        assert!(ended.iter().all(|one| one.status == 0), "{ended:#?}");
+    }
+}
+
+#[test]
+fn a_program_that_keeps_its_session_sends_nothing_past_a_new_rule() {
+    let Some([a, b]) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    if !rule(&a, "add table inet held") {
+        return;
+    }
+    let mut keeper = Keeper::start(&link);
+    keeper.running[0].signal(Signal::STOP);
+    assert!(rule(&a, "add chain inet held out { type filter hook output priority 0; }"));
+    assert!(rule(&a, "add rule inet held out meta l4proto tcp drop"));
+    keeper.wait_for_silence();
+    assert!(rule(&a, "delete table inet held"));
+    keeper.running[0].signal(Signal::CONT);
+    // What it has been called home for is not forgotten, and no byte is.
+    keeper.finish();
+}
+
+#[test]
+fn a_program_that_has_no_route_sends_nothing_until_it_has_one() {
+    let Some([a, b]) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    for kind in ["unreachable", "blackhole", "prohibit"] {
+        let mut keeper = Keeper::start(&link);
+        let peer = keeper.link.v4(End::B).to_string();
+        a.ip(&["route", "add", kind, &peer]).unwrap();
+        keeper.wait_for_silence();
+        a.ip(&["route", "del", kind, &peer]).unwrap();
+        wait_for("frames", || keeper.have_come());
+        keeper.finish();
     }
 }

@@ -31,8 +31,7 @@ impl Carrier {
                         false => Outcome::Look(phase, Some(later(at, HOME_EVERY_US))),
                     }
                 } else {
-                    // The library is about to give the session back.
-                    Outcome::Stay(Phase::Delegated(delegated))
+                    self.await_return(&key, delegated)
                 }
             }
             Phase::Offered { .. } | Phase::Delegated(_) | Phase::UdpOffered(_) => {

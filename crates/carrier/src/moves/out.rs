@@ -350,6 +350,7 @@ impl Carrier {
             link,
             port,
             is_cut: false,
+            frozen_at: None,
             cookie,
             kept,
             is_known: true,

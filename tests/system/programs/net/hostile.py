@@ -2,7 +2,9 @@
 
 try: answers its peer for ever, and meanwhile tries to see and to send what is not its own; prints as JSON what came of it. Whatever must
 not get through says FORBIDDEN; last it sends a frame that may, which says ALLOWED. ask: its peer. tap: on the peer's host, waits for
-that last frame and prints all frames with either word; those of real sessions are left out by the kernel.
+that last frame and prints all frames with either word; those of real sessions are left out by the kernel. through PID: sends ALLOWED as
+the victim, again and again, through the port of that process, which need not take part; count: on the peer's host, writes a byte for each
+into END.seen.
 
 In the environment: ADDRESS and PORT of its session; VICTIM_LOCAL and VICTIM_REMOTE, ends of somebody else's; OWN_MAC, NEXT_MAC; INTERFACE;
 END, a file that is there when it is to end.
@@ -51,20 +53,20 @@ def echo(peer):
         pass
 
 
-def packet_socket():
-    """Its own copy of the packet socket that the library has, once there is one."""
-    me = libc.syscall(SYS_PIDFD_OPEN, os.getpid(), 0)
-    link = lambda name: os.readlink(f"/proc/self/fd/{name}")
+def packet_socket(pid):
+    """A copy of the packet socket that the library of a process has, once there is one."""
+    process = libc.syscall(SYS_PIDFD_OPEN, pid, 0)
+    link = lambda name: os.readlink(f"/proc/{pid}/fd/{name}")
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
-        for name in os.listdir("/proc/self/fd"):
+        for name in os.listdir(f"/proc/{pid}/fd"):
             try:
                 # A duplicate of the session's own descriptor would keep the session from moving.
                 if not link(name).startswith("socket:") or link(name) in [link(peer.fileno()) for peer in peers]:
                     continue
             except OSError:
                 continue
-            copy = libc.syscall(SYS_PIDFD_GETFD, me, int(name), 0)
+            copy = libc.syscall(SYS_PIDFD_GETFD, process, int(name), 0)
             if copy < 0:
                 continue
             found = socket.socket(fileno=copy)
@@ -195,32 +197,55 @@ def see():
     return {"seen": len(seen), "foreign": foreign}
 
 
-def tap():
+def through(pid):
+    packets = packet_socket(pid)
+    text = offload() + frame(segment(end("VICTIM_LOCAL"), end("VICTIM_REMOTE"), b"ALLOWED"))
+    print("ready", flush=True)
+    while not os.path.exists(os.environ["END"]):
+        try:
+            packets.send(text)
+        except OSError as error:
+            print(error, file=sys.stderr)
+        time.sleep(0.02)
+
+
+def tap(is_once):
     """IPv4 TCP but with the identification that is used here is of no interest."""
     tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
     code = [(0x28, 0, 0, 12), (0x15, 0, 5, 0x0800), (0x30, 0, 0, 23), (0x15, 0, 3, 6), (0x28, 0, 0, 18), (0x15, 1, 0, 7), (6, 0, 0, 0), (6, 0, 0, 0xFFFF)]
     program = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *line) for line in code))
     tap.setsockopt(socket.SOL_SOCKET, 26, struct.pack("@HL", len(code), ctypes.addressof(program)))  # SO_ATTACH_FILTER
     tap.bind((os.environ["INTERFACE"], 3))
+    tap.settimeout(0.2)
     print("ready", flush=True)
-    while True:
-        text = tap.recv(70000)
+    while is_once or not os.path.exists(os.environ["END"]):
+        try:
+            text = tap.recv(70000)
+        except TimeoutError:
+            continue
         for word in (b"FORBIDDEN", b"ALLOWED"):
-            if word in text:
-                print(word.decode(), flush=True)
-                if word == b"ALLOWED":
-                    return
+            if word not in text:
+                continue
+            if not is_once:
+                with open(os.environ["END"] + ".seen", "ab") as seen:
+                    seen.write(b".")
+                continue
+            print(word.decode(), flush=True)
+            if word == b"ALLOWED":
+                return
 
 
 SOL_PACKET, SLOT = 263, 2048
 peers = []
 place = (os.environ["ADDRESS"], int(os.environ["PORT"]))
-if sys.argv[1] == "tap":
-    tap()
+if sys.argv[1] in ("tap", "count"):
+    tap(sys.argv[1] == "tap")
+elif sys.argv[1] == "through":
+    through(int(sys.argv[2]))
 elif sys.argv[1] == "ask":
     ask(place)
 else:
     threading.Thread(target=answer, args=[socket.create_server(place)], daemon=True).start()
-    packets = packet_socket()
+    packets = packet_socket(os.getpid())
     print(json.dumps({**see(), **send()}), flush=True)
     await_end()
