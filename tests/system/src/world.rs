@@ -1,7 +1,7 @@
 //! A sandbox for real programs: ends the programs that were started in it, and finds processes that
 //! are left behind.
 //!
-//! Not here: the scripts (`programs/`), and their runs (`tests/programs.rs`, `bin/programs.rs`).
+//! Not here: the scripts (`programs/`), and their runs (`tests/programs.rs`, `crate::programs`).
 
 use anyhow::Result;
 use sojourn_lab::{Mode, Sandbox};
