@@ -1,8 +1,8 @@
 # tar by gzip, bzip2, xz, zstd and lz4, both ways, and cpio, by pipes.
 #: deb=tar,gzip,bzip2,xz-utils,zstd,lz4,cpio limit=90
 mkdir tree
-for i in $(seq 40); do seq $i $((i * 300)) >tree/f$i; done
-head -c 15M /dev/zero >tree/zero
+for i in $(seq 40); do seq $i $((i * 150)) >tree/f$i; done
+head -c 4M /dev/zero >tree/zero
 pack() {
     local how
     for how in 'gzip -1' 'bzip2 -1' 'xz -0 -T1' 'zstd -q -1' 'lz4 -q -1'; do

@@ -7,10 +7,10 @@ func ask(c *http.Client, i int) []byte { r, e := c.Post(fmt.Sprintf("http://127.
 func main() {
   if os.Args[1] == "serve" { http.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { b, _ := io.ReadAll(r.Body); w.Write(b); io.WriteString(w, r.URL.Path) }); http.ListenAndServe("127.0.0.1:"+os.Args[2], nil) }
   c := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 50}}
-  if os.Args[1] == "call" { s := crc32.NewIEEE(); for i := 0; i < 2000; i++ { s.Write(ask(c, i)) }; fmt.Println(s.Sum32()); return }
+  if os.Args[1] == "call" { s := crc32.NewIEEE(); for i := 0; i < 800; i++ { s.Write(ask(c, i)) }; fmt.Println(s.Sum32()); return }
   var w sync.WaitGroup
   sums := make([]uint32, 50)
-  for n := range sums { w.Add(1); go func(n int) { defer w.Done(); s := crc32.NewIEEE(); for i := 0; i < 200; i++ { s.Write(ask(c, i * n % 200)) }; sums[n] = s.Sum32() }(n) }
+  for n := range sums { w.Add(1); go func(n int) { defer w.Done(); s := crc32.NewIEEE(); for i := 0; i < 60; i++ { s.Write(ask(c, i * n % 60)) }; sums[n] = s.Sum32() }(n) }
   w.Wait()
   fmt.Println(sums)
 }

@@ -48,20 +48,20 @@ threads = []
 for place in range(4):
     client = Client()
     client.subscribe(b"news.*", 1)
-    threads.append(threading.Thread(target=listen, args=(client, 6000, results, place)))
+    threads.append(threading.Thread(target=listen, args=(client, 2500, results, place)))
 service = Client()
 service.subscribe(b"service", 1)
-threads.append(threading.Thread(target=answer, args=(service, 6000)))
+threads.append(threading.Thread(target=answer, args=(service, 2500)))
 for thread in threads:
     thread.start()
 publisher = Client()
-for i in range(6000):
+for i in range(2500):
     body = b"%d" % i * (1 + i % 50)
     publisher.say(b"PUB news.%d %d\r\n%s\r\n" % (i % 7, len(body), body))
 asker = Client()
 asker.subscribe(b"inbox", 1)
 total = 0
-for i in range(6000):
+for i in range(2500):
     asker.say(b"PUB service inbox %d\r\n%s\r\n" % (len(b"%d" % i), b"%d" % i))
     body = asker.message()[0]
     assert body == b"a%d" % i, body

@@ -12,7 +12,7 @@ await scraped
 q 'sum(up)' | grep -o '"1"\]'
 q 'vector(6) * 7' | grep -o '"42"'
 promtool query instant "$U" 'scalar(vector(5)) + 1' | cut -d' ' -f2
-ask() { curl -s "$U/api/v1/query?query=count(up)%2b[1-2500]" | grep -o '"[0-9]*"\]' | sort | sum; curl -s "$U/metrics?[1-60]" | grep -c '^prometheus_build_info'; }
+ask() { curl -s "$U/api/v1/query?query=count(up)%2b[1-800]" | grep -o '"[0-9]*"\]' | sort | sum; curl -s "$U/metrics?[1-30]" | grep -c '^prometheus_build_info'; }
 busy ask
 curl -s -X POST "$U/-/reload" -w '%{http_code}\n'
 curl -s "$U/api/v1/targets" | grep -o '"health":"up"'

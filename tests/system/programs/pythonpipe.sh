@@ -2,10 +2,10 @@
 #: deb=python3 limit=90
 cat >w.py <<'END'
 import sys
-for i in range(400000):
+for i in range(150000):
     print(i)
 b = bytes(range(256)) * 256
-for _ in range(1500):
+for _ in range(500):
     sys.stdout.buffer.write(b)
 END
 cat >r.py <<'END'
@@ -21,7 +21,7 @@ import os, sys, threading, zlib
 r, w = os.pipe()
 def fill():
     with os.fdopen(w, "w", buffering=8192) as f:
-        for i in range(200000):
+        for i in range(80000):
             f.write("%d\n" % i)
 t = threading.Thread(target=fill)
 t.start()
@@ -31,13 +31,13 @@ t.join()
 p = os.popen("seq 1 200000")
 print(sum(map(int, p)), p.close())
 q = os.popen("wc -c", "w")
-q.write("x" * 3000000)
+q.write("x" * 1000000)
 print(q.close())
 END
 both() {
     python3 w.py | python3 r.py
     python3 w.py | wc -c
-    seq 1 400000 | python3 r.py
+    seq 1 150000 | python3 r.py
     python3 both.py
 }
 busy both

@@ -4,7 +4,7 @@ export RCLONE_CONFIG=$D/conf RCLONE_LOG_LEVEL=ERROR
 : >conf
 mkdir -p src base
 for i in $(seq 40); do seq 1 $((i * 700)) >src/f$i; done
-head -c 40M /dev/zero >src/zero
+head -c 15M /dev/zero >src/zero
 rclone serve webdav --addr "127.0.0.1:$PORT" base >log 2>&1 &
 rclone serve http --addr "127.0.0.1:$PORT2" src >log2 2>&1 &
 await connects "$PORT"

@@ -11,9 +11,9 @@ $c -x set bin <bin
 $c strlen bin
 $c --raw get bin | head -c -1 | cmp - bin && echo same
 bench() { "$R/redis-benchmark-musl" -p "$PORT" -q --csv "$@" | cut -d, -f1; }
-busy bench -n 20000 -c 50 -t set,get
-busy bench -n 100000 -c 20 -P 16 -t get,incr
-bench -n 60000 -c 20 -t get -d 2000 &
+busy bench -n 12000 -c 50 -t set,get
+busy bench -n 50000 -c 20 -P 16 -t get,incr
+bench -n 20000 -c 20 -t get -d 2000 &
 B=$!
 $c bgsave
 wait $B

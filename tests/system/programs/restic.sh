@@ -3,13 +3,13 @@
 export RESTIC_PASSWORD=x RESTIC_CACHE_DIR=$D/cache RCLONE_CONFIG=$D/conf RESTIC_REPOSITORY=rclone:$D/repo
 : >conf
 mkdir src
-for i in $(seq 40); do seq $i $((i * 1000)) >src/f$i; done
+for i in $(seq 40); do seq $i $((i * 500)) >src/f$i; done
 restic init -q
 echo "init $?"
 backup() {
     restic backup -q src
     restic restore -q latest --target out && diff -r src out/src && echo same
-    seq 1 200000 | restic backup -q --stdin --stdin-filename n
+    seq 1 100000 | restic backup -q --stdin --stdin-filename n
     restic dump -q latest n | sum
     restic check -q && echo checked
 }

@@ -2,8 +2,8 @@
 #: deb=wget,curl,nginx
 mkdir -p www/a/b logs
 for i in $(seq 40); do seq 1 $((i * 200)) >www/a/$i.txt; cp www/a/$i.txt www/a/b; done
-head -c 60M /dev/zero >www/zero
-seq 1 700000 >www/big
+head -c 25M /dev/zero >www/zero
+seq 1 300000 >www/big
 chmod -R a+rX .
 cat >nginx.conf <<END
 daemon off; pid $D/pid; error_log $D/error;

@@ -31,7 +31,7 @@ async fn serve(stream: TcpStream) -> std::io::Result<()> {
 async fn call(port: u16, number: u32) -> std::io::Result<u64> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
     let mut sum = 0u64;
-    for i in 0..1500u32 {
+    for i in 0..1000u32 {
         let mut line = vec![b'a' + (i + number) as u8 % 26; (i * 37 % 900) as usize + 1];
         line.push(b'\n');
         stream.write_all(&line).await?;

@@ -11,7 +11,9 @@ use serde_json::json;
 use sojourn_system::catalog;
 use sojourn_system::programs::compare::{Compared, Row, Verdict, compare_all};
 use sojourn_system::programs::page::{line, page, tables};
+use sojourn_system::world::tools;
 use std::process::ExitCode;
+use std::sync::Mutex;
 
 struct Options {
     only: Vec<String>,
@@ -58,7 +60,8 @@ fn run() -> Result<bool> {
         bail!("no program {unknown}; there are {}", names.join(", "));
     }
     all.retain(|program| options.only.is_empty() || options.only.contains(&program.name));
-    let rows = compare_all(all, options.jobs, |row| eprintln!("   {}", line(row)))?;
+    let so_far = Mutex::new(Vec::new());
+    let rows = compare_all(all, options.jobs, |row| tell(row, &so_far))?;
     if let Some(file) = &options.json {
         std::fs::write(file, serde_json::to_string_pretty(&as_json(&rows))?)?;
     }
@@ -67,6 +70,17 @@ fn run() -> Result<bool> {
         None => println!("{}", tables(&rows)),
     }
     Ok(rows.iter().all(Row::is_same))
+}
+
+/// Prints a row, and writes the page of all rows so far, so that a run that is ended early is not
+/// for nothing.
+fn tell(row: &Row, so_far: &Mutex<Vec<Row>>) {
+    eprintln!("   {}", line(row));
+    if let Ok(mut rows) = so_far.lock() {
+        rows.push(row.clone());
+        rows.sort_by(|one, other| one.program.name.cmp(&other.program.name));
+        let _ = std::fs::write(tools().join("so-far.md"), page(&rows));
+    }
 }
 
 fn as_json(rows: &[Row]) -> serde_json::Value {

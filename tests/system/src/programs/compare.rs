@@ -8,9 +8,9 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 /// Runs of each kind whose busy part is timed; the shortest counts.
-const TIMED: usize = 3;
+const TIMED: usize = 2;
 /// The most such runs where the shortest under Sojourn is longer than plainly.
-const TIMED_MAX: usize = 9;
+const TIMED_MAX: usize = 5;
 /// The part of the plain time by which a program may be slower.
 const TOLERANCE: f64 = 0.03;
 

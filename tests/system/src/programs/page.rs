@@ -54,7 +54,7 @@ pub fn page(rows: &[Row]) -> String {
          | class | of the program files: dynamic with the GNU C library (`glibc`), static with it, musl's, Go's |\n\
          | door | how the library came into them: the dynamic loader (`preload`), Sojourn's own (`loader`, setting `load`); `rewriting`: the script has the setting `rewrite` |\n\
          | moves, eager | streams that the server has made, by default and with eager moves, and their kinds as far as they could be seen while they lasted |\n\
-         | gain | time of the script's busy part plainly, as a multiple of that under Sojourn: above 1 it is faster. The shortest of at least three runs each, by turns; start-up and waiting for servers are not in it. – : the script has no such part, what it does is too short or sleeps |\n\
+         | gain | time of the script's busy part plainly, as a multiple of that under Sojourn: above 1 it is faster. The shortest of at least two runs each, by turns; start-up and waiting for servers are not in it. – : the script has no such part, what it does is too short or sleeps |\n\
          | busy | that part's time under Sojourn |\n\n\
          The times are of one machine (Linux {}, {processors} processors) that does other work, too: [benchmarks](../understand/benchmarks.md) has measurements. \
          What is said of *why* comes from `sojourn ss` while the script ran.\n\n## Programs of the GNU C library\n\n",

@@ -170,19 +170,23 @@ impl<'a> Processes<'a> {
             if self.foreign.contains(&pid) {
                 continue;
             }
-            if !self.known.contains_key(&pid) && !self.is_ours(pid) {
-                self.foreign.insert(pid);
-                continue;
+            match self.known.contains_key(&pid).then_some(true).or_else(|| self.is_ours(pid)) {
+                Some(true) => self.look_at(pid, seen),
+                Some(false) => _ = self.foreign.insert(pid),
+                None => {}
             }
-            self.look_at(pid, seen);
         }
     }
 
-    fn is_ours(&self, pid: u32) -> bool {
-        let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else { return false };
+    /// Returns `None` if nothing can be said: a process that is just being replaced by another
+    /// program has no environment.
+    fn is_ours(&self, pid: u32) -> Option<bool> {
+        let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
         // The server has no such variable.
         let name = format!("SOJOURN_SERVER={}/", self.folder);
-        environment.split(|byte| *byte == 0).any(|entry| entry.starts_with(name.as_bytes()))
+        let mut entries = environment.split(|byte| *byte == 0);
+        let is_ours = entries.any(|entry| entry.starts_with(name.as_bytes()));
+        (!environment.is_empty()).then_some(is_ours)
     }
 
     fn look_at(&mut self, pid: u32, seen: &mut Seen) {
