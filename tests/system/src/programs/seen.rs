@@ -108,7 +108,7 @@ pub fn watch(sandbox: &Sandbox, look: Look, runs: &[String], is_over: &AtomicBoo
         streams.extend(away.into_iter().map(|session| (session.stream, session.kind)));
         processes.look(&mut seen);
         if look == Look::Reasons {
-            in_kernel(sandbox, &mut reasons);
+            in_kernel(sandbox, &processes, &mut reasons);
         }
         std::thread::sleep(LOOK_EVERY);
     }
@@ -130,17 +130,17 @@ fn kind_word(kind: KindT) -> &'static str {
     }
 }
 
-/// Adds the reasons of sessions in the kernel, by inode; the last one seen counts. Sessions with
-/// this process, which reads the script's output, are left out.
-fn in_kernel(sandbox: &Sandbox, reasons: &mut HashMap<String, String>) {
+/// Adds the reasons of the script's sessions that are in the kernel, by inode; the last one seen
+/// counts. Sessions with this process, which reads the script's output, are left out.
+fn in_kernel(sandbox: &Sandbox, processes: &Processes, reasons: &mut HashMap<String, String>) {
     let Ok(list) = sandbox.sessions() else { return };
     for session in list["sessions"].as_array().into_iter().flatten() {
         let is_output = session["peer_pid"].as_u64() == Some(std::process::id().into());
-        let is_helper =
-            session["program"].as_str().is_some_and(|program| HELPERS.contains(&program));
+        let pid = session["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
+        let is_counted = pid.is_some_and(|pid| processes.counted.contains(&pid));
         if let (Some(inode), Some(reason)) = (session["inode"].as_str(), session["reason"].as_str())
+            && is_counted
             && !is_output
-            && !is_helper
             && reason != "none"
         {
             reasons.insert(inode.into(), reason.into());
@@ -156,12 +156,15 @@ struct Processes<'a> {
     foreign: HashSet<u32>,
     /// Processes of the script's: the file that each runs, once its door is known.
     known: HashMap<u32, String>,
+    /// Those of them that run programs that count.
+    counted: HashSet<u32>,
 }
 
 impl<'a> Processes<'a> {
     fn new(folder: &Path, runs: &'a [String]) -> Self {
         let folder = folder.to_string_lossy().into_owned();
-        Self { folder, runs, foreign: HashSet::new(), known: HashMap::new() }
+        let (foreign, known, counted) = (HashSet::new(), HashMap::new(), HashSet::new());
+        Self { folder, runs, foreign, known, counted }
     }
 
     fn look(&mut self, seen: &mut Seen) {
@@ -199,9 +202,11 @@ impl<'a> Processes<'a> {
         let name = if is_loaded { first_argument(pid) } else { file.clone() };
         let name = name.rsplit('/').next().unwrap_or_default();
         if !self.counts(name) {
+            self.counted.remove(&pid);
             self.known.insert(pid, file);
             return;
         }
+        self.counted.insert(pid);
         if !is_loaded {
             seen.classes.extend(class_of(&file));
         }
