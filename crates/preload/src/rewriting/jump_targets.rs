@@ -129,7 +129,7 @@ fn pages_of(new: &mut [Planned]) -> Option<Vec<u64>> {
 
 /// Gives the marked trampolines places on free pages behind their targets, and adds these pages.
 fn place_apart(new: &mut [Planned], pages: &mut Vec<u64>, maps: &Maps) -> Option<()> {
-    let mut room = 0..0;
+    let mut room: Range<u64> = 0..0;
     for one in new.iter_mut().filter(|one| one.trampoline == 0) {
         let is_near = room.start.abs_diff(one.target) < REACH;
         if !is_near || room.end - room.start < TRAMPOLINE as u64 {
