@@ -31,7 +31,7 @@ for p in "$PORT" "$PORT2"; do
     curl -s -r 10-99 "http://127.0.0.1:$p/7.txt" | sum
 done
 U=http://127.0.0.1
-ask() { for i in 1 2 3 4 5 6 7 8; do echo "$U:$PORT/$i.txt?[1-150]"; echo "$U:$PORT2/$i.txt?[1-50]"; done | xargs -P 2 -n 2 curl -s | wc -l; }
+ask() { for i in 1 2 3 4 5 6 7 8; do echo "$U:$PORT/$i.txt?[1-150]"; echo "$U:$PORT2/$i.txt?[1-50]"; done | xargs -P 2 -n 2 sh -c 'curl -sS "$@" | wc -l' - | awk '{n += $1} END {print n}'; }
 busy ask
 caddy reload --config Caddyfile --adapter caddyfile --address "$A" >>log 2>&1
 echo "reload $?"

@@ -14,7 +14,7 @@ cat "$D"/out/p*/index.html | sum
 hugo server --quiet --bind 127.0.0.1 -p "$PORT" --disableLiveReload --watch=false >"$D/log" 2>&1 &
 S=$!
 await curl -sf "http://127.0.0.1:$PORT/p1/"
-ask() { for i in $(seq 4); do echo "http://127.0.0.1:$PORT/p[1-60]/?[1-6]"; done | xargs -P 2 -n 2 curl -sS | wc -l; }
+ask() { for i in $(seq 4); do echo "http://127.0.0.1:$PORT/p[1-60]/?[1-6]"; done | xargs -P 2 -n 2 sh -c 'curl -sS "$@" | wc -l' - | awk '{n += $1} END {print n}'; }
 busy ask
 kill -INT $S
 wait $S
