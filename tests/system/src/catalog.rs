@@ -3,8 +3,8 @@
 //! `#: deb=redis-server,redis-tools pip=pyzmq npm=ws limit=60 load=on runs=redis-server`: the
 //! packages to be installed, the seconds after which the script counts as hanging, settings that it
 //! needs, and the programs that it is about. A third line `#= ...` says why nothing of it moves. A
-//! script without a second line of this form is a part of the tests rather than a program. Not here:
-//! installing (`xtask`), running (`programs`).
+//! script without a second line of this form is a part of the tests rather than a program. Not
+//! here: installing (`xtask`), running (`programs`).
 
 use crate::world::programs;
 use anyhow::{Context, Result};
