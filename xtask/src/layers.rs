@@ -134,7 +134,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     ("sojourn-udp", &["sojourn-idl", "sojourn-ipc", "sojourn-wire"]),
     ("sojourn-lab", &["sojourn-wire"]),
-    ("sojourn-system", &["sojourn-ipc", "sojourn-lab", "sojourn-protocol", "sojourn-session"]),
+    (
+        "sojourn-system",
+        &["sojourn-abi", "sojourn-ipc", "sojourn-lab", "sojourn-protocol", "sojourn-session"],
+    ),
     (
         "sojourn-bench",
         &[

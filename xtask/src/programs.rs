@@ -2,9 +2,11 @@
 //! `docs/use/programs.md`.
 //!
 //! This module installs the programs. The second line of each script in `tests/system/programs/`
-//! names the packages it needs (`#: deb=nginx,curl pip=pyzmq npm=ws`). Debian packages are
-//! installed as for every other step; packages of PyPI and npm go into the folder
-//! `target/programs`. Not here: running and comparing (`tests/system/src/bin/programs.rs`).
+//! names the packages it needs (`#: deb=nginx,curl pip=pyzmq npm=ws go=MODULE@VERSION made=smol`).
+//! Debian packages are installed as for every other step; packages of PyPI and npm and modules of
+//! Go go into the folder `target/programs`. What `made` names is built once, by the script of that
+//! name in `tests/system/programs/made/`. Not here: running and comparing
+//! (`tests/system/src/programs.rs`).
 
 use crate::packages::{TEST, ensure};
 use crate::steps::{cargo, command, run};
@@ -22,6 +24,10 @@ struct Needs {
     debian: BTreeSet<String>,
     pip: BTreeSet<String>,
     npm: BTreeSet<String>,
+    /// Modules of Go, with their versions.
+    go: BTreeSet<String>,
+    /// Programs that are built from source.
+    made: BTreeSet<String>,
 }
 
 impl Needs {
@@ -37,6 +43,8 @@ impl Needs {
                 "deb" => &mut self.debian,
                 "pip" => &mut self.pip,
                 "npm" => &mut self.npm,
+                "go" => &mut self.go,
+                "made" => &mut self.made,
                 _ => continue,
             };
             set.extend(names.split(',').map(str::to_owned));
@@ -57,32 +65,96 @@ impl Needs {
         Ok(needs)
     }
 
+    /// Adds what the programs need that are built from source.
+    fn add_made(&mut self) -> Result<()> {
+        for name in self.made.clone() {
+            let script = format!("{SCRIPTS}/made/{name}.sh");
+            self.add(&std::fs::read_to_string(&script).context(script)?);
+        }
+        Ok(())
+    }
+
     fn install(&self) -> Result<()> {
         let debian: Vec<&str> = self.debian.iter().map(String::as_str).collect();
         ensure(&debian)?;
         std::fs::create_dir_all(TOOLS)?;
-        if !self.pip.is_empty() {
-            let python = format!("{TOOLS}/python");
-            if !Path::new(&python).exists() {
-                run("python3 -m venv", &mut command(&["/usr/bin/python3", "-m", "venv", &python]))?;
-            }
-            let pip = format!("{python}/bin/pip");
-            let mut words = vec![pip.as_str(), "-q", "--disable-pip-version-check", "install"];
-            words.extend(self.pip.iter().map(String::as_str));
-            run("pip install", &mut command(&words))?;
-        }
-        if !self.npm.is_empty() {
-            if command(&["npm", "--version"]).output().is_err() {
-                ensure(&["npm"])?;
-            }
-            let folder = format!("{TOOLS}/node");
-            let mut words = vec!["npm", "install", "--prefix", &folder, "--no-audit", "--no-fund"];
-            words.push("--silent");
-            words.extend(self.npm.iter().map(String::as_str));
-            run("npm install", &mut command(&words))?;
-        }
-        Ok(())
+        self.install_python()?;
+        self.install_node()?;
+        self.install_go()?;
+        self.made.iter().try_for_each(|name| make(name))
     }
+
+    fn install_python(&self) -> Result<()> {
+        if self.pip.is_empty() {
+            return Ok(());
+        }
+        let python = format!("{TOOLS}/python");
+        if !Path::new(&python).exists() {
+            run("python3 -m venv", &mut command(&["/usr/bin/python3", "-m", "venv", &python]))?;
+        }
+        let pip = format!("{python}/bin/pip");
+        let mut words = vec![pip.as_str(), "-q", "--disable-pip-version-check", "install"];
+        words.extend(self.pip.iter().map(String::as_str));
+        run("pip install", &mut command(&words))
+    }
+
+    fn install_node(&self) -> Result<()> {
+        if self.npm.is_empty() {
+            return Ok(());
+        }
+        if command(&["npm", "--version"]).output().is_err() {
+            ensure(&["npm"])?;
+        }
+        let folder = format!("{TOOLS}/node");
+        let mut words = vec!["npm", "install", "--prefix", &folder, "--no-audit", "--no-fund"];
+        words.push("--silent");
+        words.extend(self.npm.iter().map(String::as_str));
+        run("npm install", &mut command(&words))
+    }
+
+    /// Fetches modules for Debian's Go into a module whose `go.mod` and `go.sum` scripts copy.
+    fn install_go(&self) -> Result<()> {
+        if self.go.is_empty() {
+            return Ok(());
+        }
+        let tools = std::fs::canonicalize(TOOLS)?;
+        let folder = tools.join("go-client");
+        std::fs::create_dir_all(&folder)?;
+        let go = |words: &[&str]| {
+            let all = [&["/usr/bin/go"], words].concat();
+            let mut command = command(&all);
+            command.current_dir(&folder).env("GOFLAGS", "-mod=mod").env("GOTOOLCHAIN", "local");
+            command.env("GOMODCACHE", tools.join("go-modules"));
+            run(&all.join(" "), &mut command)
+        };
+        if !folder.join("go.mod").exists() {
+            go(&["mod", "init", "programs"])?;
+        }
+        let mut words = vec!["get"];
+        words.extend(self.go.iter().map(String::as_str));
+        go(&words)?;
+        go(&["mod", "download"])
+    }
+}
+
+/// Builds a program from source unless its script is the one that it was built by.
+fn make(name: &str) -> Result<()> {
+    let script = std::fs::canonicalize(format!("{SCRIPTS}/made/{name}.sh"))?;
+    let made = std::fs::canonicalize(TOOLS)?.join("made");
+    let (folder, recipe) = (made.join(format!("build-{name}")), made.join(format!("{name}.sh")));
+    let text = std::fs::read(&script)?;
+    if std::fs::read(&recipe).is_ok_and(|old| old == text) {
+        return Ok(());
+    }
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder)?;
+    }
+    std::fs::create_dir_all(&folder)?;
+    let mut bash = command(&["bash"]);
+    bash.arg(&script).current_dir(&folder).env("MADE", &made).stdout(std::process::Stdio::null());
+    run(&format!("building {name}"), &mut bash)?;
+    std::fs::remove_dir_all(&folder)?;
+    Ok(std::fs::write(&recipe, text)?)
 }
 
 /// Installs the packages, builds, and runs the scripts.
@@ -91,7 +163,9 @@ impl Needs {
 pub(crate) fn programs(words: &[&str]) -> Result<()> {
     let only = names(words)?;
     ensure(TEST)?;
-    Needs::of(&only)?.install()?;
+    let mut needs = Needs::of(&only)?;
+    needs.add_made()?;
+    needs.install()?;
     crate::build::everything()?;
     let mut all = vec!["run", "--release", "--quiet", "-p", "sojourn-system", "--bin", "programs"];
     all.push("--");
@@ -124,11 +198,12 @@ mod tests {
     #[test]
     fn scripts_say_what_they_need() {
         let mut needs = Needs::default();
-        needs.add("# A thing.\n#: deb=a,b pip=c npm=d,e@npm:f limit=7\n");
+        needs.add("# A thing.\n#: deb=a,b pip=c npm=d,e@npm:f go=g.h/i@v1 made=j limit=7\n");
         needs.add("# No program.\necho deb=x\n");
         let names = |set: &BTreeSet<String>| set.iter().cloned().collect::<Vec<_>>().join(" ");
         assert_eq!(names(&needs.debian), "a b");
         assert_eq!((names(&needs.pip), names(&needs.npm)), ("c".into(), "d e@npm:f".into()));
+        assert_eq!((names(&needs.go), names(&needs.made)), ("g.h/i@v1".into(), "j".into()));
     }
 
     #[test]

@@ -41,6 +41,14 @@ pub fn jump_target(at: u64, bytes: [u8; JUMP_LEN]) -> Option<u64> {
     at.checked_add(JUMP_LEN as u64)?.checked_add_signed(distance.into())
 }
 
+/// Returns the jump at `from` that leads to `to`. `None` if that is too far.
+#[must_use]
+pub fn jump(from: u64, to: u64) -> Option<[u8; JUMP_LEN]> {
+    let distance = to.wrapping_sub(from + JUMP_LEN as u64).cast_signed();
+    let [one, two, three, four] = i32::try_from(distance).ok()?.to_le_bytes();
+    Some([JUMP, one, two, three, four])
+}
+
 /// Returns the trampoline at `target` for the call at `at`. `None` if the way back is too far.
 ///
 /// It loads the address at which the program goes on into `rcx`, which the call clobbers anyway,
@@ -91,6 +99,15 @@ mod tests {
             assert_eq!((there[2].mnemonic(), there[2].next_ip()), (Mnemonic::Syscall, back));
             assert_eq!(there[3].near_branch_target(), AT + 2);
         }
+    }
+
+    #[test]
+    fn a_jump_leads_where_it_is_to() {
+        const FROM: u64 = 0x7f00_1234_5678;
+        for to in [FROM + 5, FROM - 0x1000, FROM + 0x7fff_0000] {
+            assert_eq!(decoded(&jump(FROM, to).unwrap(), FROM)[0].near_branch_target(), to);
+        }
+        assert_eq!(jump(FROM, FROM + (1 << 32)), None);
     }
 
     #[test]

@@ -8,3 +8,5 @@ connects() { (exec 3<>/dev/tcp/127.0.0.1/"$1"); }
 sum() { sha256sum | cut -c1-64; }
 py=$TOOLS/python/bin/python
 export NODE_NO_WARNINGS=1 NODE_PATH=$TOOLS/node/node_modules HOME=$D
+# busy COMMAND...: the part of a script that is timed; BUSY is the file that gets its beginning and its end.
+busy() { local from=$EPOCHREALTIME status=0; "$@" || status=$?; echo "$from $EPOCHREALTIME" >>"${BUSY:-/dev/null}"; return $status; }

@@ -28,7 +28,7 @@ else:
     else:
         for i in range(20000): s.send(b"%d" % i * (i % 40))
         s.send(b"stop")
-    s.close(); c.term()
+s.close(); c.term() # What was sent last is on its way before the process ends.
 END
 for p in "ipc://$D/" "tcp://127.0.0.1:"; do
     for kind in req push; do

@@ -9,6 +9,7 @@ pub mod compile;
 pub mod harness;
 pub mod leftovers;
 pub mod network;
+pub mod programs;
 mod random;
 pub mod rights;
 pub mod row;

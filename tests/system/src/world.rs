@@ -1,12 +1,13 @@
 //! A sandbox for real programs: ends the programs that were started in it, and finds processes that
 //! are left behind.
 //!
-//! Not here: the scripts (`programs/`), and their runs (`tests/programs.rs`, `bin/programs.rs`).
+//! Not here: the scripts (`programs/`), and their runs (`tests/programs.rs`, `crate::programs`).
 
 use anyhow::Result;
 use sojourn_lab::{Mode, Sandbox};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// The folders in which programs are looked for.
@@ -88,8 +89,8 @@ impl World {
         }
         let mut command = self.command("bash");
         command.args(["-c", ". \"$PROGRAMS/prelude.sh\"; . \"$PROGRAMS/$1\"", "-", script]);
-        command.env("PORT", crate::free_port("127.0.0.1")?.to_string());
-        command.env("PORT2", crate::free_port("127.0.0.1")?.to_string());
+        command.env("PORT", script_port()?.to_string());
+        command.env("PORT2", script_port()?.to_string());
         command.env("SOJOURN_PRELOAD", library);
         command.env("TOOLS", tools());
         Ok(command)
@@ -121,6 +122,23 @@ impl Drop for World {
             }
         }
     }
+}
+
+/// Returns a port on which nothing listens, and which the kernel gives to no connection before the
+/// script uses it: it is below the usual range of those (`ip_local_port_range` of ip(7)). No other
+/// script of this process gets it.
+fn script_port() -> Result<u16> {
+    const PORTS: std::ops::Range<u32> = 12_000..32_000;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let offset = std::process::id().wrapping_mul(97);
+    for _ in PORTS {
+        let number = offset.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = u16::try_from(PORTS.start + number % (PORTS.end - PORTS.start))?;
+        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    anyhow::bail!("no port is free")
 }
 
 /// Returns the processes that belong to a folder: its name is in their environment, arguments, or

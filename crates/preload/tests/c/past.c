@@ -96,6 +96,16 @@ static void registers(void) {
     CHECK(ok == getpid() && flags_before == flags_after && !memcmp(values, after, sizeof values));
 }
 
+/* Calls in a row that are followed by the same bytes: what they jump to is as near as they are to each other. */
+static void in_a_row(void) {
+    long first, second, third;
+    __asm__ volatile("mov $39, %%eax\n syscall\n .byte 0x48, 0x8d, 0x80, 0, 0, 0, 0\n mov %%rax, %%r8\n"
+                     "mov $39, %%eax\n syscall\n .byte 0x48, 0x8d, 0x80, 0, 0, 0, 0\n mov %%rax, %%r9\n"
+                     "mov $39, %%eax\n syscall\n .byte 0x48, 0x8d, 0x80, 0, 0, 0, 0\n mov %%rax, %2\n mov %%r8, %0\n mov %%r9, %1"
+                     : "=r"(first), "=r"(second), "=r"(third) : : "rax", "rcx", "r8", "r9", "r11", "memory", "cc");
+    CHECK(first == getpid() && second == first && third == first);
+}
+
 static void serve(int fd) {
     char b[64];
     ssize_t n;
@@ -170,6 +180,7 @@ int main(int argc, char **argv) {
         for (int i = 0; i < 4; i++) CHECK(!pthread_join(others[i], 0));
     }
     registers();
+    in_a_row();
     /* Threads with little stack. */
     pthread_attr_t attributes;
     pthread_t thread;
