@@ -3,9 +3,10 @@
 //! The loader lies beside this library, at the path that the new program's environment has for the
 //! library; without such a path this file does nothing. The loader gets the program's path in a
 //! variable, which the program does not see. A program that stays small, by the record of its
-//! starts, is started plainly. Not here: the decision which programs need the loader
-//! (`sojourn_abi::class`, `sojourn_abi::loadable`) and which stay small (`sojourn_abi::starts`), and the children of
-//! programs that the loader has loaded (`crates/loader`).
+//! starts, is started plainly. Not here: the decision which programs need the loader and may be
+//! loaded (`sojourn_abi::class`, `sojourn_abi::loadable`) and which stay small
+//! (`sojourn_abi::starts`), and the children of programs that the loader has loaded
+//! (`crates/loader`).
 //!
 //! Nothing here allocates, because a child of vfork(2) shares its parent's memory. What is done for
 //! programs that are not loaded needs no relocation (`relocation`).

@@ -56,8 +56,8 @@ pub(crate) fn read_pipe(fd: i32, bufs: &mut [IoSliceMut<'_>]) -> Result<usize, E
 }
 
 /// Sends straight from a ring, without waiting; to a pipe [`PAGE`] bytes at most, with `SIGPIPE` if
-/// nobody reads it (`Library::without_sigpipe`). One call sends all, so that a reader finds none or all of the bytes where the kernel has
-/// room for them.
+/// nobody reads it (`Library::without_sigpipe`). One call sends all, so that a reader finds none or
+/// all of the bytes where the kernel has room for them.
 pub(crate) fn send_from(fd: i32, kind: KindT, bytes: Leftover<'_>) -> Result<usize, Errno> {
     if kind == KindT::Pipe {
         return sojourn_shm::descriptor::write_from(pipe_with_room(fd)?, bytes);

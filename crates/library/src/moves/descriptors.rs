@@ -273,8 +273,8 @@ impl Library {
         }
     }
 
-    /// Counts the bytes that `FIONREAD` must add to the kernel's count, for which `ask_kernel` asks,
-    /// perhaps several times. `None`: none is to be added, and the kernel was not asked.
+    /// Counts the bytes that `FIONREAD` must add to the kernel's count, for which `ask_kernel`
+    /// asks, perhaps several times. `None`: none is to be added, and the kernel was not asked.
     pub fn input_queue(&self, fd: i32, ask_kernel: impl FnMut()) -> Option<usize> {
         Some(self.session_of(fd)?.queued_beside(ask_kernel))
     }

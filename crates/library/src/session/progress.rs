@@ -21,8 +21,8 @@
 //!
 //! A program that paces itself makes the same progress anywhere. There the **processor time** of
 //! the process for each byte decides, if it is much more away. To ask for it takes a system call,
-//! so it comes in as a function, which is called where a slice begins. A session whose peer is woken
-//! a few times a second only goes home without a trial.
+//! so it comes in as a function, which is called where a slice begins. A session whose peer is
+//! woken a few times a second only goes home without a trial.
 
 /// Length of a slice, and the length beyond which a slice had a pause in it (nanoseconds).
 const SLICE_NS: u64 = 20_000_000;
