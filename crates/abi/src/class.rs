@@ -57,6 +57,9 @@ pub enum Glance {
     Unclear,
 }
 
+/// The number of bytes at the beginning of a file by which [`glance`] knows most programs.
+pub const FIRST_GLANCE: usize = 1024;
+
 /// Looks at the beginning of a program's file. Allocates nothing, and consists of nothing but its
 /// own instructions.
 #[must_use]
@@ -74,7 +77,9 @@ pub fn glance(first: &[u8]) -> Glance {
     if [0, 1, 2, 3].map(byte) != *b"\x7fELF" {
         return Glance::Ordinary;
     }
-    let (mut has_interpreter, mut is_gnu, mut is_go) = (false, false, false);
+    let (mut has_interpreter, mut is_gnu) = (false, false);
+    // A note that is not here may be Go's.
+    let mut may_be_go = false;
     let table = word(32);
     for number in 0..word(56) & 0xffff {
         let header = table.saturating_add(number * PROGRAM_HEADER);
@@ -87,10 +92,13 @@ pub fn glance(first: &[u8]) -> Glance {
             has_interpreter = true;
             is_gnu = contains(header, b"ld-linux");
         }
-        is_go |= kind == NOTE && contains(header, b"Go\0\0");
+        if kind == NOTE {
+            let end = word(header + 8).saturating_add(word(header + 32));
+            may_be_go |= end > first.len() || contains(header, b"Go\0\0");
+        }
     }
     match has_interpreter {
-        true if is_gnu && !is_go => Glance::Ordinary,
+        true if is_gnu && !may_be_go => Glance::Ordinary,
         true => Glance::Unclear,
         false => Glance::Static,
     }
@@ -126,7 +134,7 @@ mod tests {
     fn no_program_that_is_loaded_is_taken_for_an_ordinary_one() {
         let own = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         let whole = &own[..FIRST];
-        for ordinary in [whole, b"#!/bin/sh\n", b""] {
+        for ordinary in [whole, &whole[..FIRST_GLANCE], b"#!/bin/sh\n", b""] {
             assert_eq!(glance(ordinary), Glance::Ordinary);
         }
         assert_ne!(glance(b"\x7fELF"), Glance::Ordinary);
@@ -152,6 +160,7 @@ mod tests {
         let note = bytes.windows(4).position(|four| four == b"GNU\0").unwrap();
         bytes[note..note + 4].copy_from_slice(b"Go\0\0");
         assert_eq!(class(b"x", &bytes), Class::Loaded { is_static: false });
+        assert_eq!(glance(&bytes[..note]), Glance::Unclear, "a note that is not there");
         assert_eq!(glance(&bytes), Glance::Unclear);
     }
 }

@@ -13,6 +13,7 @@
 //! Not here: which programs the loader can load at all (`class`).
 
 use crate::cache::{FileState, checksum};
+use crate::class::FIRST_GLANCE;
 use core::ffi::CStr;
 
 /// The value of the setting `load` in the environment of a child.
@@ -67,14 +68,15 @@ pub const PATH: usize = 512;
 pub struct Key([u64; KEY]);
 
 impl Key {
-    /// Returns the key of the program at `path`, whose file begins with `first` (4096 bytes, or all
-    /// of a shorter file): ELF headers and mostly the build-id. The name counts, too, because one
-    /// file can be many programs (busybox).
+    /// Returns the key of the program at `path`, whose file begins with `first`. The first
+    /// [`FIRST_GLANCE`] bytes count, or all of a shorter file: ELF headers and mostly the build-id.
+    /// The name counts, too, because one file can be many programs (busybox).
     #[must_use]
     #[inline]
     pub fn new(path: &[u8], first: &[u8], program: &FileState) -> Self {
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         let [device, inode, size, modified, changed] = program.words();
+        let first = first.get(..FIRST_GLANCE).unwrap_or(first);
         Self([checksum(name), checksum(first), device, inode, size, modified, changed])
     }
 

@@ -8,17 +8,17 @@
 //! (`sojourn_abi::starts`), and the children of programs that the loader has loaded
 //! (`crates/loader`).
 //!
-//! Nothing here allocates, because a child of vfork(2) shares its parent's memory. What is done for
+//! Nothing stays allocated here, because a child of vfork(2) shares its parent's memory. What is done for
 //! programs that are not loaded needs no relocation (`relocation`).
 
 use crate::guard::is_shut;
 use crate::record::{self, Kernel};
 use crate::variables::{
-    LIBRARY, List, MOST, PRELOAD, Text, all, copied, is_list, libraries, starts_with, value_of,
+    LIBRARY, List, PRELOAD, Text, all, copied, is_list, libraries, starts_with, value_of,
 };
 use crate::{older, raw, relocation};
 use core::ffi::{CStr, c_char};
-use sojourn_abi::class::{Class, FIRST, Glance, class, glance};
+use sojourn_abi::class::{Class, FIRST, FIRST_GLANCE, Glance, class, glance};
 use sojourn_abi::loadable::{File, is_loadable};
 use sojourn_abi::starts::{self, Key, Load};
 
@@ -30,8 +30,12 @@ const CHILD: &CStr = c"SOJOURN_ABI_QUIET=child";
 /// The variable with the folders in which names are searched for.
 const FOLDERS: &[u8] = b"PATH=";
 const LOADER: &[u8] = b"sojourn-abi\0";
-/// `PATH_MAX`.
-const PATH: usize = 4096;
+/// The longest path of a program, with the final zero, and of the loader, and the most variables of
+/// an environment. With more a program is started plainly: all this is on the program's stack,
+/// which may be small, and a child of vfork(2) could free nothing.
+const PATH: usize = 1024;
+const LOADER_PATH: usize = 512;
+const VARIABLES: usize = 128;
 
 /// The loading of a new program, as its environment has it.
 #[derive(Clone, Copy)]
@@ -75,9 +79,10 @@ fn find(name: &[u8], place: &mut [u8; PATH]) -> Option<Text> {
     // Not getenv(3), whose address here is this library's own.
     // SAFETY: the C library's variable, as for `exec`.
     let folders = value_of(unsafe { environ }, FOLDERS).filter(|_| !name.is_empty())?;
-    folders.split(|byte| *byte == b':').find_map(|folder| {
+    for folder in folders.split(|byte| *byte == b':') {
         let folder = if folder.is_empty() { b"." } else { folder };
         let len = folder.len() + 1 + name.len();
+        // What is there comes before what is in later folders.
         let room = place.get_mut(..=len)?;
         room[..folder.len()].copy_from_slice(folder);
         room[folder.len()] = b'/';
@@ -88,8 +93,11 @@ fn find(name: &[u8], place: &mut [u8; PATH]) -> Option<Text> {
         let can = unsafe {
             older::call(older::SYS_access, [at as usize, libc::X_OK as usize, 0, 0, 0, 0])
         };
-        (can == 0).then_some(at.cast())
-    })
+        if can == 0 {
+            return Some(at.cast());
+        }
+    }
+    None
 }
 
 impl<'e> Loading<'e> {
@@ -127,14 +135,14 @@ impl<'e> Loading<'e> {
     #[inline(never)]
     fn by_loader<R>(self, path: Text, run: impl FnOnce(Text, List) -> R) -> R {
         let Self { library, environment, is_auto } = self;
-        let mut loader = [0u8; PATH];
+        let mut loader = [0u8; LOADER_PATH];
         let mut file = [0u8; PATH + FILE.len()];
-        let mut list = [core::ptr::null::<c_char>(); MOST + 3];
+        let mut list = [core::ptr::null::<c_char>(); VARIABLES + 3];
         let folder = library.len() - LIBRARY.len();
         // SAFETY: the program's string, which `concerns` has opened.
         let name = unsafe { CStr::from_ptr(path) }.to_bytes_with_nul();
-        let count = copied(environment, &mut list, |_| true);
-        let fits = folder + LOADER.len() <= PATH && FILE.len() + name.len() <= file.len();
+        let count = copied(environment, &mut list, |_| true).filter(|count| *count <= VARIABLES);
+        let fits = folder + LOADER.len() <= LOADER_PATH && FILE.len() + name.len() <= file.len();
         let Some(count) = count.filter(|_| fits) else { return run(path, environment) };
         loader[..folder].copy_from_slice(&library[..folder]);
         loader[folder..folder + LOADER.len()].copy_from_slice(LOADER);
@@ -170,12 +178,10 @@ impl<'e> Loading<'e> {
         concerns
     }
 
+    /// Looks at little of most files: the program's stack may be small.
     fn concerns_file(self, path: &CStr, fd: usize) -> bool {
-        let mut first = [0u8; FIRST];
-        let arguments = [fd, first.as_mut_ptr() as usize, FIRST, 0, 0, 0];
-        // SAFETY: there is room for the bytes.
-        let got = unsafe { raw::call(libc::SYS_pread64, arguments) };
-        let first = first.get(..usize::try_from(got).unwrap_or(0)).unwrap_or_default();
+        let mut first = [0u8; FIRST_GLANCE];
+        let first = begin(fd, &mut first);
         let glance = glance(first);
         // The variable is there if the loader itself is being started.
         let is_named = || all(self.environment).any(|variable| starts_with(variable, FILE));
@@ -187,10 +193,7 @@ impl<'e> Loading<'e> {
             return false;
         }
         relocation::all();
-        let file = File { path, fd, mode: status.st_mode };
-        // SAFETY: the call's arguments are local.
-        let kernel = |number, arguments| unsafe { raw::call(number, arguments) };
-        matches!(class(path.to_bytes(), first), Class::Loaded { .. }) && is_loadable(file, kernel)
+        is_loaded(File { path, fd, mode: status.st_mode })
     }
 
     /// Counts the start of a static program. Returns true if it is to be started plainly.
@@ -200,4 +203,24 @@ impl<'e> Loading<'e> {
         let folder = starts::folder(|name| value_of(self.environment, name), &mut room);
         folder.is_some_and(|folder| starts::is_small(&Kernel, folder, &key))
     }
+}
+
+/// Returns true if the loader can load a program. Allocates for a moment, by this library's own
+/// allocator (`heap`), which takes no lock.
+#[inline(never)]
+fn is_loaded(file: File<'_>) -> bool {
+    let mut first = vec![0; FIRST];
+    let class = class(file.path.to_bytes(), begin(file.fd, &mut first));
+    // SAFETY: the call's arguments are local.
+    let kernel = |number, arguments| unsafe { raw::call(number, arguments) };
+    matches!(class, Class::Loaded { .. }) && is_loadable(file, kernel)
+}
+
+/// Reads the beginning of a file.
+#[inline]
+fn begin(fd: usize, first: &mut [u8]) -> &[u8] {
+    let arguments = [fd, first.as_mut_ptr() as usize, first.len(), 0, 0, 0];
+    // SAFETY: there is room for the bytes.
+    let got = unsafe { raw::call(libc::SYS_pread64, arguments) };
+    first.get(..usize::try_from(got).unwrap_or(0)).unwrap_or_default()
 }

@@ -192,6 +192,7 @@ fn an_emptied_environment_loses_the_library() {
 #[test]
 fn a_static_program_does_not_load_it() {
     let mut stage = Stage::hot();
+    stage.sandbox.set("LOAD", "off");
     stage.run_child("\"$0\" serve place $1 & wait", &[static_program(), MANY]);
     stage.run(&["call", "place", MANY]);
     stage.expect("not-loaded", "peer-stays");

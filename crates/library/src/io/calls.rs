@@ -264,7 +264,7 @@ impl Library {
             entry.enter(way);
             return Route::Kernel(Use { library: self, entry, fd, way });
         }
-        if way == Direction::Write && !session.sends() {
+        if way == Direction::Write && !session.sends() && !session.send_has_reset() {
             // This direction has not switched yet. The call is counted, so that no other thread
             // switches while it sits in the kernel.
             entry.enter(way);

@@ -78,12 +78,7 @@ impl Session {
         let (mut sent, mut room) = (0, ForRoom::new(may_wait));
         loop {
             let result = match self.send_step(generation, bufs, sent, at_least, local) {
-                Sent::Kernel => {
-                    self.settle();
-                    // Some bytes went through the ring: the call returns their number, and the
-                    // program's next call sends the rest through the kernel.
-                    return (sent > 0).then_some(Ok(sent));
-                }
+                Sent::Kernel => return self.go_on_in_kernel(generation, sent),
                 Sent::Leave(reason) => {
                     self.leave(reason, false);
                     continue;
@@ -125,6 +120,18 @@ impl Session {
             };
             return Some(if sent > 0 { Ok(sent) } else { result });
         }
+    }
+
+    /// Ends a call that has sent `sent` bytes. Returns their number, and the program's next call
+    /// sends the rest through the kernel; `None` means that the kernel serves this call.
+    #[cold]
+    fn go_on_in_kernel(&self, generation: Generation, sent: usize) -> Option<Result<usize, Errno>> {
+        let is_reset = sent == 0 && self.send_is_reset(generation);
+        self.settle();
+        if is_reset {
+            return Some(Err(Errno::CONNRESET));
+        }
+        (sent > 0).then_some(Ok(sent))
     }
 
     /// Waits for room after the ring was full; `Look` means that the caller tries again, the others
@@ -369,10 +376,7 @@ impl Session {
         while sent < count {
             let result =
                 match self.file_step(generation, file, at.as_deref().copied(), count - sent) {
-                    Sent::Kernel => {
-                        self.settle();
-                        return (sent > 0).then_some(Ok(sent));
-                    }
+                    Sent::Kernel => return self.go_on_in_kernel(generation, sent),
                     Sent::Done(Ok(0)) => break,
                     Sent::Leave(reason) => {
                         self.leave(reason, false);

@@ -247,3 +247,13 @@ fn bytes_that_a_killed_peer_never_read_make_a_reset_whatever_sent_the_session_ho
         assert_eq!(write(pair.fd(0), &[1]), Err(Errno::PIPE), "{reason:?}");
     }
 }
+
+#[test]
+fn a_send_that_comes_first_reports_that_reset_as_the_kernel_does() {
+    for reason in [ReasonT::PeerLeft, ReasonT::User, ReasonT::PeerDied] {
+        let pair = killed_before_the_flush(reason);
+        assert_eq!(write(pair.fd(0), &[1]), Err(Errno::CONNRESET), "{reason:?}");
+        assert_eq!(write(pair.fd(0), &[1]), Err(Errno::PIPE), "{reason:?}");
+        assert_eq!(read(pair.fd(0), &mut [0; 4]), Ok(0), "{reason:?}");
+    }
+}

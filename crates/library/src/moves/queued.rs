@@ -5,6 +5,7 @@
 //! count of a session with another host (`remote::options`), and which bytes the ring has
 //! (`session::owed`).
 
+use crate::host::kernel;
 use crate::host::lock::lock;
 use crate::session::Session;
 use crate::session::directions::RxPhase;
@@ -26,19 +27,36 @@ impl Session {
     /// asks, perhaps several times. Waits no longer than a receive that must not wait.
     pub(crate) fn queued_beside(&self, mut ask_kernel: impl FnMut()) -> usize {
         for _ in 1..LOOKS {
-            let before = self.place_of_input();
+            let Some(before) = self.place_of_input() else {
+                if !self.wait_for_flush(false)
+                    && let Some(more) = self.beside_a_flush(&mut ask_kernel)
+                {
+                    return more;
+                }
+                continue;
+            };
             ask_kernel();
             let more = self.input_queue();
-            if before.is_some() && before == self.place_of_input() {
+            if self.place_of_input() == Some(before) {
                 return more;
-            }
-            // In the middle of a flush bytes are in neither place.
-            if before.is_none() && !self.wait_for_flush(false) {
-                break;
             }
         }
         ask_kernel();
         self.input_queue()
+    }
+
+    /// Counts the same in the middle of a flush, when bytes may be in neither place: what the
+    /// kernel does not have by now is still to come. `None`: the flush has gone on meanwhile.
+    fn beside_a_flush(&self, ask_kernel: &mut impl FnMut()) -> Option<usize> {
+        let stream = self.stream()?;
+        let RxPhase::Residue(residue) = lock(&self.rx).phase else { return None };
+        let owed = stream.peer_leftover().ok().filter(|_| !residue.is_unsure)?;
+        let all = residue.before_owed + owed.saturating_sub(residue.since_freeze);
+        let kernels = kernel::input_queue(self.number());
+        ask_kernel();
+        let stays = self.place_of_input().is_none();
+        let same = kernel::input_queue(self.number()) == kernels;
+        (stays && same).then(|| all.saturating_sub(kernels))
     }
 
     /// Returns where the bytes are; `None` while the peer is in its flush and does not say how far

@@ -19,6 +19,7 @@ fn counted(fd: i32) -> usize {
 #[test]
 fn every_byte_is_counted_once_while_the_session_comes_home() {
     for round in 0..ROUNDS {
+        library().patience.restore();
         let pair = Pair::joined();
         pair.warm_up();
         assert_eq!(write(pair.fd(0), &[7; BYTES]), Ok(BYTES));

@@ -154,7 +154,7 @@ mod with_file {
     fn a_file_says_the_same_with_types_of_its_own() {
         let text = "# comment\npipe = false\nports = [80, \"8000-8099\", \"!8022\"]\nmove_after_calls = 0\n\
             move_after_bytes = \"1M\"\nring_bytes_pipe = 4096\nring_bytes = 131072\naddresses = [\"127.0.0.0/8\", \"::1\", \"!127.0.0.2\"]\n\
-            programs = [\"redis-server\", \"!sshd\"]\nhome = \"server\"\nspin = \"never\"\nspin_budget_us = 50\nstrict = true\nserver = \"@test\"\n";
+            programs = [\"redis-server\", \"!sshd\"]\nhome = \"server\"\nspin = \"never\"\nspin_budget_us = 50\nload = \"off\"\nstrict = true\nserver = \"@test\"\n";
         let mut config = Config::default();
         config.apply_file(Path::new("x.toml"), text).unwrap();
         assert_eq!(config, changed());
