@@ -127,6 +127,11 @@ pub(crate) fn has_hung_up(fd: i32) -> bool {
     says_unasked(fd, PollFlags::HUP)
 }
 
+/// Returns true if the other end of a socket sends no more, as far as the kernel knows.
+pub(crate) fn has_ended(fd: i32) -> bool {
+    at(fd).and_then(|fd| poll(fd, PollFlags::RDHUP)).is_ok_and(|found| !found.is_empty())
+}
+
 fn says_unasked(fd: i32, what: PollFlags) -> bool {
     at(fd).and_then(|fd| poll(fd, PollFlags::empty())).is_ok_and(|found| found.contains(what))
 }
