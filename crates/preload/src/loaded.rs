@@ -8,8 +8,8 @@
 //! (`sojourn_abi::starts`), and the children of programs that the loader has loaded
 //! (`crates/loader`).
 //!
-//! Nothing stays allocated here, because a child of vfork(2) shares its parent's memory. What is done for
-//! programs that are not loaded needs no relocation (`relocation`).
+//! Nothing stays allocated here, because a child of vfork(2) shares its parent's memory. What is
+//! done for programs that are not loaded needs no relocation (`relocation`).
 
 use crate::guard::is_shut;
 use crate::record::{self, Kernel};

@@ -3,8 +3,8 @@
 //! The kernel knows nothing of bytes that a killed peer left unread in a ring. So the library
 //! itself reports the reset, once, to the first call that asks: a receive, `SO_ERROR`, or a send by
 //! TCP (`sk_stream_error`; one by a Unix socket fails with `EPIPE` in any case). Not here: how
-//! receives and sends find the end (`io::receive`, `io::send`), and the rest of the stream (`flush`,
-//! `home`).
+//! receives and sends find the end (`io::receive`, `io::send`), and the rest of the stream
+//! (`flush`, `home`).
 
 use crate::host::kernel;
 use crate::host::lock::lock;
