@@ -20,7 +20,7 @@ use crate::process::engine::Job;
 use crate::process::library::library;
 use crate::process::patience::Waits;
 use crate::session::Session;
-use crate::session::directions::{Receiver, RxPhase, Sender, TxPhase, switch};
+use crate::session::directions::{Receiver, Sender, TxPhase, switch};
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use rustix::event::PollFlags;
@@ -29,7 +29,6 @@ use sojourn_session::{KindT, ReasonT};
 use sojourn_shm::Deadline;
 use sojourn_shm::deadline::now_ns;
 use sojourn_stream::Stream;
-use std::sync::Arc;
 
 /// How long a flush waits for a full kernel before the rest stays in the ring.
 const STAY_LIMIT: Duration = Duration::from_millis(200);
@@ -173,9 +172,6 @@ impl Session {
             }
             return false;
         }
-        if pushed.is_reset {
-            self.keep_for_reset(&mut lock(&self.rx), &stream);
-        }
         stream.set_flushed(pushed.done);
         stream.attention();
         stream.notify_peer();
@@ -183,16 +179,6 @@ impl Session {
         self.end_sending(tx);
         self.wake_own(&stream);
         true
-    }
-
-    /// Keeps a session, all of whose bytes may have been received, until a reset is reported.
-    fn keep_for_reset(&self, rx: &mut Receiver, stream: &Arc<Stream>) {
-        rx.is_reset = true;
-        if rx.phase == RxPhase::Home {
-            rx.phase = RxPhase::Reset;
-            rx.stream = Some(Arc::clone(stream));
-            self.is_over.store(false, Ordering::SeqCst);
-        }
     }
 
     /// Goes on with a flush because the kernel may have room; called by the protocol thread.
