@@ -25,6 +25,13 @@ const JUMP: usize = 5;
 /// The most bytes of a cache file. A text with more sites is searched at each start.
 pub const FILE_MAX: usize = 1 << 20;
 
+/// Returns a time of the kernel's in nanoseconds.
+#[must_use]
+#[inline(always)]
+pub const fn nanoseconds(seconds: i64, rest: i64) -> i64 {
+    seconds.saturating_mul(1_000_000_000).saturating_add(rest)
+}
+
 /// A state of a file, as far as fstat(2) can tell: whoever changes the file changes this.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileState {
@@ -41,6 +48,19 @@ pub struct FileState {
 }
 
 impl FileState {
+    /// Returns the state that fstat(2) tells. Consists of nothing but its own instructions.
+    #[must_use]
+    #[inline(always)]
+    pub const fn of(status: &libc::stat) -> Self {
+        Self {
+            device: status.st_dev,
+            inode: status.st_ino,
+            size: status.st_size.cast_unsigned(),
+            modified_ns: nanoseconds(status.st_mtime, status.st_mtime_nsec),
+            changed_ns: nanoseconds(status.st_ctime, status.st_ctime_nsec),
+        }
+    }
+
     #[inline]
     pub(crate) fn words(&self) -> [u64; 5] {
         let times = [self.modified_ns, self.changed_ns].map(i64::cast_unsigned);

@@ -12,6 +12,8 @@
 //! other crates need relocation. System calls are the caller's ([`Files`]).
 //! Not here: which programs the loader can load at all (`class`).
 
+pub mod system;
+
 use crate::cache::{FileState, checksum};
 use crate::class::FIRST_GLANCE;
 use core::ffi::CStr;

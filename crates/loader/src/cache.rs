@@ -11,7 +11,7 @@ use crate::raw::{self, is_file};
 use core::ffi::CStr;
 use core::ffi::c_char;
 use core::sync::atomic::{AtomicBool, Ordering};
-use sojourn_abi::cache::{FILE_MAX, FileState, Key, decode, encode, sample};
+use sojourn_abi::cache::{FILE_MAX, FileState, Key, decode, encode, nanoseconds, sample};
 use sojourn_abi::sites::{Found, Text, find, tests_integrity};
 use std::ffi::CString;
 use std::sync::OnceLock;
@@ -22,8 +22,7 @@ const SLOTS: u64 = 1024;
 /// (its clock has ticks), so its sites are not kept yet (ns).
 const SETTLED_NS: i64 = 2_000_000_000;
 /// The flags of all files and folders that are opened here.
-pub(crate) const FLAGS: i32 =
-    libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
+const FLAGS: i32 = libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
 
 /// The part of a file that is a text.
 #[derive(Clone, Copy, Debug)]
@@ -64,7 +63,7 @@ pub(crate) fn open(environment: &[*const c_char]) {
     let cache = || {
         let parent = parent?;
         let folder = CString::new([&parent, &b"/sojourn"[..]].concat()).ok()?;
-        let loader = state(&status_at(c"/proc/self/exe")?);
+        let loader = FileState::of(&status_at(c"/proc/self/exe")?);
         Some(Cache { folder, parent: CString::new(parent).ok()?, loader })
     };
     let _ = CACHE.set(cache());
@@ -110,7 +109,7 @@ fn has_test(fd: usize) -> bool {
 }
 
 fn key(cache: &Cache, file: FileText, text: Text<'_>) -> Option<Key> {
-    let program = state(&raw::status(file.fd).filter(is_file)?);
+    let program = FileState::of(&raw::status(file.fd).filter(is_file)?);
     let (build_id, offset) = (file.build_id, file.offset);
     let (len, sample) = (text.bytes.len() as u64, sample(text.bytes));
     Some(Key { build_id, program, loader: cache.loader, offset, len, sample })
@@ -124,21 +123,6 @@ fn is_settled(file: &FileState) -> bool {
     unsafe { raw::call(libc::SYS_clock_gettime, arguments) };
     let now = nanoseconds(now.tv_sec, now.tv_nsec);
     now.saturating_sub(file.changed_ns.max(file.modified_ns)) > SETTLED_NS
-}
-
-fn nanoseconds(seconds: i64, rest: i64) -> i64 {
-    seconds.saturating_mul(1_000_000_000).saturating_add(rest)
-}
-
-/// Returns the state by which a changed file is known.
-pub(crate) fn state(status: &libc::stat) -> FileState {
-    FileState {
-        device: status.st_dev,
-        inode: status.st_ino,
-        size: status.st_size.cast_unsigned(),
-        modified_ns: nanoseconds(status.st_mtime, status.st_mtime_nsec),
-        changed_ns: nanoseconds(status.st_ctime, status.st_ctime_nsec),
-    }
 }
 
 fn status_at(path: &CStr) -> Option<libc::stat> {

@@ -2,8 +2,9 @@
 //! (`sojourn_abi::class`, `sojourn_abi::loadable`).
 
 use crate::guest::guest;
-use crate::{cache, raw};
+use crate::raw;
 use core::ffi::{CStr, c_char};
+use sojourn_abi::cache::FileState;
 pub(crate) use sojourn_abi::class::Class;
 use sojourn_abi::class::{FIRST, class};
 use sojourn_abi::loadable::{File, is_loadable};
@@ -65,6 +66,6 @@ fn of_file(path: &CStr, fd: usize, status: &libc::stat) -> Target {
     if !is_loadable(file, |number, arguments| unsafe { raw::call(number, arguments) }) {
         return Target::Other(Examined::PLAIN);
     }
-    let key = is_static.then(|| Key::new(path.to_bytes(), first, &cache::state(status)));
+    let key = is_static.then(|| Key::new(path.to_bytes(), first, &FileState::of(status)));
     Target::Other(Examined { class, key })
 }

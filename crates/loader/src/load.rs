@@ -8,7 +8,7 @@ use crate::raw;
 use crate::refusal::Refusal;
 use crate::rewriting::{self, Refused};
 use core::ffi::CStr;
-use sojourn_abi::cache::checksum;
+use sojourn_abi::cache::{FileState, checksum};
 use sojourn_abi::class::FIRST;
 use sojourn_abi::elf::{Area, Image};
 use sojourn_abi::layout::{Mapping, Plan, Room, Source, plan};
@@ -48,7 +48,7 @@ impl File {
     /// Returns the name of the program at `path`, whose file this is, in the record of starts.
     pub(crate) fn key(&self, path: &CStr) -> Key {
         let first = self.bytes.get(..FIRST).unwrap_or(self.bytes);
-        Key::new(path.to_bytes(), first, &cache::state(&self.status))
+        Key::new(path.to_bytes(), first, &FileState::of(&self.status))
     }
 
     /// Returns the path of the program's interpreter.

@@ -4,10 +4,11 @@
 //! Not here: the children of dynamic programs (`crates/preload`, `record` and `loaded`).
 
 use crate::plain::starts_with;
-use crate::{cache, raw};
+use crate::raw;
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::{AtomicBool, Ordering};
-use sojourn_abi::starts::{self, Fd, Files, Key, PATH, Status};
+use sojourn_abi::starts::system::System;
+use sojourn_abi::starts::{self, Files, Key, PATH};
 use std::sync::OnceLock;
 
 /// The guest's entry in the record.
@@ -35,7 +36,7 @@ pub(crate) extern "C" fn is_hot() {
     if !IS_NOTED.swap(true, Ordering::Relaxed)
         && let Some(Some(Own { folder, key })) = OWN.get()
     {
-        starts::is_hot(&Kernel, folder, key);
+        starts::is_hot(&files(), folder, key);
     }
 }
 
@@ -46,7 +47,7 @@ pub(crate) fn is_small(
 ) -> bool {
     let mut room = [0; PATH];
     let folder = starts::folder(|name| value_of(environment.clone(), name), &mut room);
-    folder.is_some_and(|folder| starts::is_small(&Kernel, folder, key))
+    folder.is_some_and(|folder| starts::is_small(&files(), folder, key))
 }
 
 /// Returns the value of the first variable that begins with `name`, which includes its `=`.
@@ -59,54 +60,9 @@ pub(crate) fn value_of<'e>(
     Some(unsafe { CStr::from_ptr(variable.add(name.len())) }.to_bytes())
 }
 
-/// The kernel's files.
-struct Kernel;
-
-fn open(folder: usize, path: *const u8, flags: i32) -> Option<Fd> {
-    let flags = (flags | cache::FLAGS) as usize;
-    let arguments = [folder, path as usize, flags, 0o600, 0, 0];
-    // SAFETY: a path that ends with a zero.
-    usize::try_from(unsafe { raw::call(libc::SYS_openat, arguments) }).ok()
-}
-
-impl Files for Kernel {
-    fn folder(&self, path: &[u8]) -> Option<Fd> {
-        open(libc::AT_FDCWD as usize, path.as_ptr(), libc::O_PATH | libc::O_DIRECTORY)
-    }
-
-    fn file(&self, folder: Fd, name: &CStr) -> Option<Fd> {
-        open(folder, name.as_ptr().cast(), libc::O_RDWR | libc::O_CREAT)
-    }
-
-    fn status(&self, fd: Fd) -> Option<Status> {
-        let status = raw::status(fd)?;
-        let size = status.st_size.cast_unsigned();
-        Some(Status { user: status.st_uid, mode: status.st_mode, size })
-    }
-
-    fn read(&self, fd: Fd, to: &mut [u8], offset: u64) {
-        let arguments = [fd, to.as_mut_ptr() as usize, to.len(), offset as usize, 0, 0];
-        // SAFETY: there is room for the bytes.
-        unsafe { raw::call(libc::SYS_pread64, arguments) };
-    }
-
-    fn write(&self, fd: Fd, bytes: &[u8], offset: u64) {
-        let arguments = [fd, bytes.as_ptr() as usize, bytes.len(), offset as usize, 0, 0];
-        // SAFETY: the bytes are readable.
-        unsafe { raw::call(libc::SYS_pwrite64, arguments) };
-    }
-
-    fn close(&self, fd: Fd) {
-        // SAFETY: a descriptor that was opened here.
-        unsafe { raw::call(libc::SYS_close, [fd, 0, 0, 0, 0, 0]) };
-    }
-
-    fn user(&self) -> u32 {
-        // SAFETY: no arguments, no effect.
-        unsafe { raw::call(libc::SYS_geteuid, [0; 6]) as u32 }
-    }
-
-    fn size_limit(&self) -> u64 {
-        raw::limit(libc::RLIMIT_FSIZE as usize)
-    }
+/// Returns the kernel's files.
+fn files() -> impl Files {
+    // SAFETY: the arguments are those of `System`, which are local, or the guest's environment's.
+    let call = |number, arguments| unsafe { raw::call(number, arguments) };
+    System { call, status: raw::status }
 }

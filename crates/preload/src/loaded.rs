@@ -12,12 +12,13 @@
 //! done for programs that are not loaded needs no relocation (`relocation`).
 
 use crate::guard::is_shut;
-use crate::record::{self, Kernel};
+use crate::record;
 use crate::variables::{
     LIBRARY, List, PRELOAD, Text, all, copied, is_list, libraries, starts_with, value_of,
 };
 use crate::{older, raw, relocation};
 use core::ffi::{CStr, c_char};
+use sojourn_abi::cache::FileState;
 use sojourn_abi::class::{Class, FIRST, FIRST_GLANCE, Glance, class, glance};
 use sojourn_abi::loadable::{File, is_loadable};
 use sojourn_abi::starts::{self, Key, Load};
@@ -198,10 +199,10 @@ impl<'e> Loading<'e> {
 
     /// Counts the start of a static program. Returns true if it is to be started plainly.
     fn is_small(self, path: &CStr, first: &[u8], status: &libc::stat) -> bool {
-        let key = Key::new(path.to_bytes(), first, &record::state(status));
+        let key = Key::new(path.to_bytes(), first, &FileState::of(status));
         let mut room = [0; starts::PATH];
         let folder = starts::folder(|name| value_of(self.environment, name), &mut room);
-        folder.is_some_and(|folder| starts::is_small(&Kernel, folder, &key))
+        folder.is_some_and(|folder| starts::is_small(&record::files(), folder, &key))
     }
 }
 
