@@ -43,8 +43,16 @@ pub struct Admin {
 pub struct MoveCounts {
     /// Streams made.
     pub joins: u64,
-    /// Sessions that came home.
+    /// Ends of streams that went home: two for each stream.
     pub returns: u64,
+}
+
+impl MoveCounts {
+    /// Returns true if a stream has an end that is not home.
+    #[must_use]
+    pub fn is_any_away(self) -> bool {
+        self.returns < 2 * self.joins
+    }
 }
 
 impl std::fmt::Debug for Admin {
