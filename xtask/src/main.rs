@@ -11,6 +11,7 @@ mod c_libraries;
 mod columns;
 mod demo;
 mod deny;
+mod forks;
 mod fuzz;
 mod layers;
 mod lengths;

@@ -3,7 +3,7 @@
 use crate::packages::{TEST, ensure, ensure_component, ensure_go};
 use crate::steps::{self, cargo};
 use crate::{
-    aarch64, again, build, c_libraries, columns, deny, layers, lengths, pages, signatures,
+    aarch64, again, build, c_libraries, columns, deny, forks, layers, lengths, pages, signatures,
 };
 use anyhow::Result;
 
@@ -17,8 +17,8 @@ fn models(what: &str, words: &[&str]) -> Result<()> {
     steps::run(what, &mut loom)
 }
 
-/// Runs the checks that run no code of the project's programs: format, layers, columns, lengths,
-/// signatures, pages, licences, lints, documentation.
+/// Runs the checks that run no code of the project's programs: format, layers, columns, forks,
+/// lengths, signatures, pages, licences, lints, documentation.
 pub(crate) fn lint() -> Result<()> {
     ensure_component("rustfmt", &["fmt", "--version"])?;
     ensure_component("clippy", &["clippy", "--version"])?;
@@ -27,6 +27,8 @@ pub(crate) fn lint() -> Result<()> {
     layers::check()?;
     eprintln!("── columns");
     columns::check()?;
+    eprintln!("── forks");
+    forks::check()?;
     eprintln!("── lengths");
     lengths::check()?;
     eprintln!("── signatures");

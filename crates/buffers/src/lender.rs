@@ -2,9 +2,9 @@
 //!
 //! Not here: what the table has (`sojourn-lending`).
 
+use once_cell::race::OnceBox;
 use sojourn_lending::{Lent, NAME, Table};
 use sojourn_shm::Deadline;
-use std::sync::OnceLock;
 
 /// Bytes of the private buffer where the lender lends nothing, unless one call wants more.
 pub(crate) const STORE_BYTES: usize = 64 << 10;
@@ -21,11 +21,13 @@ pub(crate) enum OnLoan {
 
 /// Returns the table, if the preload library is in this process.
 pub(crate) fn find() -> Option<&'static Table> {
-    static FOUND: OnceLock<Option<&'static Table>> = OnceLock::new();
+    static FOUND: OnceBox<Option<&'static Table>> = OnceBox::new();
     *FOUND.get_or_init(|| {
         // SAFETY: a terminated string; the symbol, if it is there, is a table that is never
         // unloaded (`-z nodelete`).
-        unsafe { libc::dlsym(libc::RTLD_DEFAULT, NAME.as_ptr()).cast::<Table>().as_ref() }
+        let table = unsafe { libc::dlsym(libc::RTLD_DEFAULT, NAME.as_ptr()).cast::<Table>() };
+        // SAFETY: see above.
+        Box::new(unsafe { table.as_ref() })
     })
 }
 

@@ -3,10 +3,10 @@
 use crate::errno::{guard_or, set_errno};
 use core::cell::RefCell;
 use core::ffi::{CStr, c_char, c_int};
+use once_cell::race::OnceBox;
 use sojourn_ipc::{AddressError, BindError, CallError, ConnectError, Gone, Reason};
 use sojourn_shm::SegmentError;
 use std::ffi::CString;
-use std::sync::OnceLock;
 
 /// `sj_status`.
 #[repr(C)]
@@ -139,9 +139,10 @@ extern "C" fn sj_reason_text(reason: c_int) -> *const c_char {
 }
 
 fn reason_text(reason: c_int) -> &'static CStr {
-    static TEXTS: OnceLock<Vec<CString>> = OnceLock::new();
+    static TEXTS: OnceBox<Vec<CString>> = OnceBox::new();
     let texts = TEXTS.get_or_init(|| {
-        reasons().map(|reason| CString::new(reason.text()).unwrap_or_default()).collect()
+        let text = |reason: Reason| CString::new(reason.text()).unwrap_or_default();
+        Box::new(reasons().map(text).collect())
     });
     if reason == 0 {
         return c"the connection has not ended";

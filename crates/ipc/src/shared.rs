@@ -14,7 +14,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 /// A number that no other endpoint of this process has had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +107,9 @@ impl core::fmt::Debug for Shared {
 }
 
 /// The endpoints of this address space.
-static SPACE: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
+// FORK: readers among the parent's other threads do not keep a child from reading, and programs
+// that make endpoints do so before they make children.
+static SPACE: RwLock<Vec<Weak<Shared>>> = RwLock::new(Vec::new());
 
 impl Shared {
     /// Creates the state of an endpoint with a new number.
@@ -121,7 +123,7 @@ impl Shared {
             local: Mutex::default(),
             is_closing: AtomicBool::new(false),
         });
-        let mut space = lock(&SPACE);
+        let mut space = SPACE.write().unwrap_or_else(PoisonError::into_inner);
         space.retain(|shared| shared.strong_count() > 0);
         space.push(Arc::downgrade(&shared));
         drop(space);
@@ -130,7 +132,8 @@ impl Shared {
 
     /// Returns the endpoint `id`, if it is in this address space.
     pub(crate) fn in_this_space(id: EndpointId) -> Option<Arc<Self>> {
-        lock(&SPACE).iter().filter_map(Weak::upgrade).find(|shared| shared.id == id)
+        let space = SPACE.read().unwrap_or_else(PoisonError::into_inner);
+        space.iter().filter_map(Weak::upgrade).find(|shared| shared.id == id)
     }
 
     pub(crate) fn link(&self, id: ClientId) -> Option<Arc<ClientLink>> {

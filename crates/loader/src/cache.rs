@@ -45,6 +45,7 @@ struct Cache {
     loader: FileState,
 }
 
+// FORK: set before the guest runs.
 static CACHE: OnceLock<Option<Cache>> = OnceLock::new();
 /// True once the guest has confined itself: then files that the guest would not open may be
 /// forbidden to it on pain of death (seccomp(2)).

@@ -31,6 +31,7 @@ global_asm!(
 );
 
 /// The reason why the program is not loaded.
+// FORK: set before the guest runs.
 static REFUSED: OnceLock<Refusal> = OnceLock::new();
 
 /// Returns the reason why the program is not loaded, if that is decided.

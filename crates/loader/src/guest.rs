@@ -48,6 +48,7 @@ impl Guest {
     }
 }
 
+// FORK: set before the guest runs.
 static GUEST: OnceLock<Guest> = OnceLock::new();
 /// The guest's current break.
 pub(crate) static BREAK: AtomicUsize = AtomicUsize::new(0);

@@ -85,6 +85,7 @@ struct Kept {
     path: u64,
 }
 
+// FORK: set before the guest runs.
 static KEPT: OnceLock<Kept> = OnceLock::new();
 
 /// Keeps what the host will be started with.

@@ -19,6 +19,7 @@ struct Own {
 }
 
 /// `None` without a cache folder.
+// FORK: set before the guest runs.
 static OWN: OnceLock<Option<Own>> = OnceLock::new();
 /// True once the guest's entry says that it has a hot session.
 static IS_NOTED: AtomicBool = AtomicBool::new(false);

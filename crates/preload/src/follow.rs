@@ -36,6 +36,7 @@ struct InheritedVariables {
     users: Option<[isize; 2]>,
 }
 
+// FORK: set at the start.
 static GIVEN: OnceLock<InheritedVariables> = OnceLock::new();
 
 /// Copies the library's path from `preloaded`, the value of [`PRELOAD`] at the process's start, if

@@ -27,6 +27,7 @@ pub fn point(label: &str) {
 #[cfg(debug_assertions)]
 fn delay(label: &str) {
     use std::sync::OnceLock;
+    // FORK: in tests only.
     static LABELS: OnceLock<Option<String>> = OnceLock::new();
     let labels = LABELS.get_or_init(|| std::env::var("SOJOURN_DELAY_POINTS").ok());
     if labels.as_ref().is_some_and(|labels| labels.split(',').any(|one| one == label)) {
@@ -38,6 +39,7 @@ fn delay(label: &str) {
 fn pass(label: &str) {
     use core::sync::atomic::{AtomicU32, Ordering};
     use std::sync::OnceLock;
+    // FORK: in tests only.
     static WANTED: OnceLock<Option<(String, u32)>> = OnceLock::new();
     static PASSED: AtomicU32 = AtomicU32::new(0);
     let wanted = WANTED.get_or_init(|| {

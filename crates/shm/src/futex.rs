@@ -5,10 +5,10 @@
 
 use core::sync::atomic::AtomicU32;
 use core::time::Duration;
+use once_cell::race::OnceBool;
 use rustix::io::Errno;
 use rustix::thread::futex;
 use rustix::time::{ClockId, Timespec};
-use std::sync::OnceLock;
 
 /// The largest number of words for [`WaitSet::wait_any`] (`FUTEX_WAITV_MAX`).
 pub const WAIT_ANY_MAX: usize = 128;
@@ -49,9 +49,9 @@ pub fn wake_all(word: &AtomicU32) {
 /// forbids it. Without the call [`WaitSet::wait_any`] returns at once. The check is made once per
 /// process.
 pub fn can_wait_any() -> bool {
-    static CAN: OnceLock<bool> = OnceLock::new();
+    static CAN: OnceBool = OnceBool::new();
     // An empty set of words gives `EINVAL` only on a kernel that has the call.
-    *CAN.get_or_init(|| {
+    CAN.get_or_init(|| {
         let flags = futex::WaitvFlags::empty();
         futex::waitv(&[], flags, None, ClockId::Monotonic) == Err(Errno::INVAL)
     })

@@ -51,6 +51,7 @@ pub(crate) struct RingCache {
     /// This side's sleepers.
     pub(crate) sleepers: Sleepers,
     /// The leftover of the frozen ring, decided once.
+    // FORK: one process's; a value that is known already fills it.
     pub(crate) left: OnceLock<Result<LeftoverRange, Stop>>,
 }
 

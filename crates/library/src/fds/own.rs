@@ -49,6 +49,7 @@ pub(crate) struct ProtocolDescriptors {
 /// The library's own descriptors of one process.
 #[derive(Debug)]
 pub(crate) struct OwnDescriptors {
+    // FORK: one process's.
     kit: OnceLock<ProtocolDescriptors>,
     places: Mutex<Vec<FdNumber>>,
     /// A message in the bell's socket waits for a thread of the program's to take it.

@@ -5,14 +5,14 @@
 
 use crate::fds::entry::FdEntry;
 use core::sync::atomic::Ordering;
-use std::sync::OnceLock;
+use once_cell::race::OnceBox;
 
 const CHUNK: usize = 256;
 const CHUNKS: usize = 4096;
 
 /// The entries of all descriptor numbers.
 pub(crate) struct Table {
-    chunks: [OnceLock<Box<[FdEntry]>>; CHUNKS],
+    chunks: [OnceBox<[FdEntry; CHUNK]>; CHUNKS],
 }
 
 impl core::fmt::Debug for Table {
@@ -23,7 +23,7 @@ impl core::fmt::Debug for Table {
 
 impl Table {
     pub(crate) const fn new() -> Self {
-        Self { chunks: [const { OnceLock::new() }; CHUNKS] }
+        Self { chunks: [const { OnceBox::new() }; CHUNKS] }
     }
 
     /// Returns the entry of a number, and makes its chunk if need be. `None` for numbers that the
@@ -84,8 +84,11 @@ impl Table {
 }
 
 #[cold]
-fn new_chunk() -> Box<[FdEntry]> {
-    (0..CHUNK).map(|_| FdEntry::default()).collect()
+fn new_chunk() -> Box<[FdEntry; CHUNK]> {
+    // Not by way of an array, which would be on the caller's stack first.
+    let entries: Box<[FdEntry]> = (0..CHUNK).map(|_| FdEntry::default()).collect();
+    let Ok(entries) = entries.try_into() else { unreachable!("as many as the chunk has") };
+    entries
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ impl Engine {
     /// Returns the board, made before the first `fork` that finds something a child could ask for.
     fn board(&self) -> Option<&Mapping> {
         let len = (SETS_AT + BOARD_SLOTS as usize) * size_of::<u32>();
-        let made = self.board.get_or_init(|| Mapping::for_children(len).ok()).as_ref();
+        let made = self.board.get_or_init(|| Box::new(Mapping::for_children(len).ok())).as_ref();
         self.note_serving();
         made
     }

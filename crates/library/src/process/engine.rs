@@ -13,13 +13,14 @@ use crate::process::remembered::{BulkHistories, TrialHistories};
 use crate::session::pool::Pool;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
+use once_cell::race::OnceBox;
 use sojourn_session::protocol::client::TokenT;
 use sojourn_session::{HomeT, KindT, LocalNumber, ReasonT};
 use sojourn_shm::{Deadline, Mapping};
 use sojourn_stream::Stream;
 use std::collections::VecDeque;
 use std::net::IpAddr;
-use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::sync::{Arc, Condvar, Mutex};
 
 /// Sessions that children can ask for; epoll sets as well, of which there cannot be more.
 pub(crate) const BOARD_SLOTS: u32 = 16_384;
@@ -99,7 +100,7 @@ pub(crate) struct Engine {
     /// A thread waits for [`Job::Prepare`].
     is_preparing: AtomicBool,
     /// The pages shared with children; see `moves::fork`.
-    pub(crate) board: OnceLock<Option<Mapping>>,
+    pub(crate) board: OnceBox<Option<Mapping>>,
     /// Held while a descriptor's meaning changes and while a session joins.
     pub(crate) joining: Mutex<()>,
     pub(crate) pid: u32,
@@ -150,7 +151,7 @@ impl Engine {
             is_running: AtomicBool::new(false),
             is_served: AtomicBool::new(false),
             is_preparing: AtomicBool::new(false),
-            board: OnceLock::new(),
+            board: OnceBox::new(),
             joining: Mutex::default(),
             pid: std::process::id(),
             is_unseen: AtomicBool::new(false),

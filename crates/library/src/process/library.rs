@@ -16,6 +16,7 @@ use crate::session::Session;
 use crate::session::identity::Generation;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use once_cell::race::OnceBox;
 use rustix::io::Errno;
 use std::sync::OnceLock;
 
@@ -29,8 +30,9 @@ pub struct Library {
     pub(crate) table: Table,
     pub(crate) policy: Policy,
     pub(crate) patience: Patience,
+    // FORK: set at the start, and filled with nothing that takes time.
     host: OnceLock<&'static dyn Host>,
-    engines: PerProcess<Box<Engine>>,
+    engines: PerProcess<Engine>,
     generation: AtomicU32,
     /// Counts forks and the like: a descriptor made before the last one may have a second holder.
     pub(crate) fork_epoch: AtomicU32,
@@ -46,13 +48,15 @@ pub struct Library {
     pub(crate) has_pipes: AtomicBool,
 }
 
-/// State that `fork` must not copy half done: each generation has its own, made on first use.
+/// State that `fork` must not copy half done: each generation has its own, made on first use. If
+/// several make it at a time, such as a thread and the signal handler that interrupts it, the first
+/// one counts.
 #[derive(Debug)]
-pub(crate) struct PerProcess<T>([OnceLock<T>; GENERATIONS]);
+pub(crate) struct PerProcess<T>([OnceBox<T>; GENERATIONS]);
 
 impl<T> PerProcess<T> {
     pub(crate) const fn new() -> Self {
-        Self([const { OnceLock::new() }; GENERATIONS])
+        Self([const { OnceBox::new() }; GENERATIONS])
     }
 
     /// Returns this process's; `None` if it has none yet, or can have none.
@@ -62,7 +66,7 @@ impl<T> PerProcess<T> {
     }
 
     /// Returns this process's, made if need be, on a stack that is large enough for that.
-    pub(crate) fn of_or(&self, library: &Library, make: impl FnOnce() -> T) -> Option<&T> {
+    pub(crate) fn of_or(&self, library: &Library, make: impl FnOnce() -> Box<T>) -> Option<&T> {
         let place = self.0.get(library.generation.load(Ordering::Relaxed) as usize)?;
         match place.get() {
             Some(made) => Some(made),
@@ -72,7 +76,7 @@ impl<T> PerProcess<T> {
 
     /// Iterates over those of the first generations that exist.
     fn first(&self, generations: u32) -> impl Iterator<Item = &T> {
-        self.0.iter().take(generations as usize).filter_map(OnceLock::get)
+        self.0.iter().take(generations as usize).filter_map(OnceBox::get)
     }
 }
 
@@ -183,12 +187,12 @@ impl Library {
     /// Returns the engine of this process; `None` if it has none yet, or can have none.
     #[inline]
     pub(crate) fn engine(&self) -> Option<&Engine> {
-        self.engines.of(self).map(|engine| &**engine)
+        self.engines.of(self)
     }
 
     /// Returns the engine of this process, made if need be; `None` beyond the last generation.
     pub(crate) fn engine_or_new(&self) -> Option<&Engine> {
-        self.engines.of_or(self, || Engine::new(forget_own)).map(|engine| &**engine)
+        self.engines.of_or(self, || Engine::new(forget_own))
     }
 
     /// Returns the slot that a word names, if it is one of this process's.
@@ -233,7 +237,7 @@ impl Library {
 
     /// Returns the engine of an ancestor, as it was when that process forked.
     pub(crate) fn engine_of(&self, process: ProcessNumber) -> Option<&Engine> {
-        self.engines.0.get(process.index())?.get().map(|engine| &**engine)
+        self.engines.0.get(process.index())?.get()
     }
 
     /// Iterates over the doorbells of the ancestors that may still have something to ask for.
@@ -247,7 +251,7 @@ impl Library {
     /// Iterates over the engines of this process and of its ancestors.
     pub(crate) fn all_engines(&self) -> impl Iterator<Item = &Engine> {
         let count = self.generation.load(Ordering::Relaxed) + 1;
-        self.engines.first(count).map(|engine| &**engine)
+        self.engines.first(count)
     }
 
     /// Returns a number that differs between this process and those that it has made by `fork`.

@@ -7,6 +7,7 @@
 use crate::host::environment::Kept;
 use crate::process::lifetimes::Lifetimes;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use once_cell::race::OnceBox;
 use rustix::fs::FileType;
 use rustix::net::{AddressFamily, SocketType, ipproto, sockopt};
 use sojourn_session::config::{Addresses, NamedValue, Ports, Programs, Spin};
@@ -26,9 +27,10 @@ pub(crate) struct Policy {
     /// thread keeps from being offered.
     hot_times: AtomicU32,
     pub(crate) lifetimes: Lifetimes,
-    config: OnceLock<Config>,
+    config: OnceBox<Config>,
     /// The source of the configuration, unaffected by the program's later changes of its
     /// environment.
+    // FORK: set at the start.
     pub(crate) environment: OnceLock<Kept>,
 }
 
@@ -41,7 +43,7 @@ impl Policy {
             is_forbidden: AtomicBool::new(false),
             hot_times: AtomicU32::new(0),
             lifetimes: Lifetimes::new(),
-            config: OnceLock::new(),
+            config: OnceBox::new(),
             environment: OnceLock::new(),
         }
     }
@@ -96,7 +98,7 @@ impl Policy {
                 self.after_calls.store(config.move_after_calls.max(1), Ordering::Relaxed);
                 self.after_bytes.store(config.move_after_bytes.max(1), Ordering::Relaxed);
             }
-            config
+            Box::new(config)
         })
     }
 

@@ -44,6 +44,7 @@ pub(crate) enum SetOf {
 /// The epoll sets of one process.
 #[derive(Debug)]
 pub(crate) struct Sets {
+    // FORK: one process's.
     chunks: [OnceLock<Box<[PooledSet]>>; Sets::CHUNKS],
     free: Mutex<Free>,
     /// The program closed a registered number while another number kept its description open, and
@@ -52,7 +53,7 @@ pub(crate) struct Sets {
     pub(crate) pollers: Pollers,
 }
 
-static SETS: PerProcess<Box<Sets>> = PerProcess::new();
+static SETS: PerProcess<Sets> = PerProcess::new();
 
 #[derive(Debug, Default)]
 struct PooledSet {
@@ -313,12 +314,12 @@ impl Library {
 impl Library {
     /// Returns the epoll sets of this process, if it has any.
     fn sets(&self) -> Option<&'static Sets> {
-        SETS.of(self).map(|sets| &**sets)
+        SETS.of(self)
     }
 
     /// Returns the epoll sets of this process, made if need be.
     fn sets_or_new(&self) -> Option<&'static Sets> {
-        SETS.of_or(self, Sets::new).map(|sets| &**sets)
+        SETS.of_or(self, Sets::new)
     }
 
     /// Returns the threads of this process that sleep in polls.

@@ -128,7 +128,7 @@ impl Net {
         library: &'static Library,
         engine: &'static Engine,
     ) -> Option<&'static Self> {
-        let made = NETS.of_or(library, || {
+        let make = || -> Option<Self> {
             let set = engine.own.make(true, || epoll::create(epoll::CreateFlags::CLOEXEC)).ok()?;
             let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
             let wake = engine.own.make(true, || eventfd(0, flags)).ok()?;
@@ -150,8 +150,8 @@ impl Net {
                 is_alone: AtomicBool::new(false),
                 has_thread: AtomicBool::new(false),
             })
-        })?;
-        let net = made.as_ref()?;
+        };
+        let net = NETS.of_or(library, || Box::new(make()))?.as_ref()?;
         if !net.has_thread.swap(true, Ordering::SeqCst) {
             if !engine.spawn(library.host(), "sojourn-net", move || net.serve()) {
                 net.has_thread.store(false, Ordering::SeqCst);

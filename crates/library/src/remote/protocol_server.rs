@@ -97,7 +97,7 @@ impl Library {
         &'static self,
         engine: &'static Engine,
     ) -> Option<&'static ProtocolServer> {
-        let made = SERVERS.of_or(self, || {
+        let make = || {
             let Sides { aside, worker } = pair();
             let work = move || worker.serve(|| Some(Connected::new()));
             if !engine.spawn(self.host(), "sojourn-served", work) {
@@ -110,8 +110,8 @@ impl Library {
                 has_enough: AtomicBool::new(false),
                 watching: Mutex::default(),
             })
-        });
-        made?.as_ref()
+        };
+        SERVERS.of_or(self, || Box::new(make()))?.as_ref()
     }
 }
 

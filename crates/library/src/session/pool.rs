@@ -10,6 +10,7 @@ use std::sync::{Mutex, OnceLock};
 
 /// The pool of all sessions of the process.
 pub(crate) struct Pool {
+    // FORK: one process's.
     chunks: [OnceLock<Box<[Session]>>; Pool::CHUNKS],
     free: Mutex<Free>,
 }

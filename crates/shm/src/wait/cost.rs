@@ -3,9 +3,10 @@
 use super::load::processors;
 use crate::deadline::now_ns;
 use core::ffi::c_long;
+use core::num::NonZeroUsize;
 use core::sync::atomic::AtomicU32;
 use core::time::Duration;
-use std::sync::OnceLock;
+use once_cell::race::OnceNonZeroUsize;
 
 /// The bounds of the measured cost.
 pub(super) const COST_NS: core::ops::RangeInclusive<u64> = 1_000..=30_000;
@@ -16,15 +17,23 @@ const SLEEPS: u32 = 5;
 /// Returns the processor time (ns) of a sleep and its wake-up, of both threads together; 0 on a
 /// single processor, on which no other thread can run while this one spins. The first call in a
 /// process measures the cost, which takes about half a millisecond, a fifth of it processor time.
+/// No call waits for another one's measurement, which is not there any more in a child of fork(2),
+/// and stands still under a signal handler.
 pub fn sleep_cost_ns() -> u64 {
-    static COST: OnceLock<u64> = OnceLock::new();
-    *COST.get_or_init(|| if processors() < 2 { 0 } else { measure() })
+    /// The cost and one.
+    static COST: OnceNonZeroUsize = OnceNonZeroUsize::new();
+    let known = COST.get_or_init(|| {
+        let cost = if processors() < 2 { 0 } else { measure() as usize };
+        NonZeroUsize::MIN.saturating_add(cost)
+    });
+    known.get() as u64 - 1
 }
 
 /// Measures sleeps that a timer ends. Such a sleep costs its thread as much as a sleep costs the
 /// sleeper and the wake-up costs the waker together, because the timer's interrupt is charged to
 /// the sleeper's processor. So no other thread is needed.
 fn measure() -> u64 {
+    crate::fault::point("shm.cost");
     let word = AtomicU32::new(0);
     let sleep = |_| {
         let start = thread_time_ns()?;

@@ -5,9 +5,10 @@
 //! processors.
 
 use crate::deadline::now_ns;
+use core::num::NonZeroUsize;
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use once_cell::race::{OnceBox, OnceNonZeroUsize};
 use rustix::fd::AsFd;
-use std::sync::OnceLock;
 
 /// The least time between two readings of the load.
 const LOAD_INTERVAL_NS: u64 = 10_000_000;
@@ -26,12 +27,13 @@ static CROWDED: AtomicU32 = AtomicU32::new(0);
 /// because the peer may run on others.
 pub(super) fn processors() -> usize {
     // The number is cached because the C library reads a file for it.
-    static COUNT: OnceLock<usize> = OnceLock::new();
-    *COUNT.get_or_init(|| {
+    static COUNT: OnceNonZeroUsize = OnceNonZeroUsize::new();
+    let count = COUNT.get_or_init(|| {
         // SAFETY: asks for a number.
         let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
-        usize::try_from(online).unwrap_or(1).max(1)
-    })
+        usize::try_from(online).ok().and_then(NonZeroUsize::new).unwrap_or(NonZeroUsize::MIN)
+    });
+    count.get()
 }
 
 /// Returns the last result of [`is_oversubscribed`] without reading the clock.
@@ -93,10 +95,11 @@ pub fn learn_machine() {
 
 /// Returns the number of runnable threads, including this one.
 fn runnable() -> Option<usize> {
-    static FILE: OnceLock<Option<std::fs::File>> = OnceLock::new();
+    static FILE: OnceBox<Option<std::fs::File>> = OnceBox::new();
     let file = match LOAD.load(Ordering::Relaxed) {
         OWN_FILE => {
-            FILE.get_or_init(|| std::fs::File::open("/proc/loadavg").ok()).as_ref()?.as_fd()
+            let open = || Box::new(std::fs::File::open("/proc/loadavg").ok());
+            FILE.get_or_init(open).as_ref()?.as_fd()
         }
         number => crate::descriptor::of_program(number)?,
     };
