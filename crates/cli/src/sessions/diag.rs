@@ -2,11 +2,11 @@
 //!
 //! One request lists all Unix sockets of this process's network name space. See sock_diag(7).
 
-use super::name::Inode;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};
+use sojourn_session::Inode;
 use std::collections::HashMap;
 use std::time::Duration;
 

@@ -15,7 +15,7 @@ use crate::raw;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, sockopt};
-use sojourn_session::ReasonT;
+use sojourn_session::{Inode, ReasonT};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -62,7 +62,7 @@ impl From<Errno> for DiagError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct UnixPeer {
     pub(super) cookie: u64,
-    pub(super) inode: u32,
+    pub(super) inode: Inode,
 }
 
 /// Asks in the name space of any socket.
@@ -149,9 +149,9 @@ pub(super) struct Asker {
 #[derive(Clone, Copy, Debug)]
 struct UnixSocket {
     state: u8,
-    inode: u32,
+    inode: Inode,
     cookie: u64,
-    peer: u32,
+    peer: Inode,
 }
 
 impl Asker {
@@ -234,7 +234,7 @@ impl Asker {
     }
 
     /// Returns the peer of the connected Unix socket with this inode and cookie.
-    pub(super) fn unix_peer(&mut self, inode: u32, cookie: u64) -> Result<UnixPeer, DiagError> {
+    pub(super) fn unix_peer(&mut self, inode: Inode, cookie: u64) -> Result<UnixPeer, DiagError> {
         if let Some(peer) = self.peers.get(&cookie) {
             return Ok(*peer);
         }
@@ -255,9 +255,9 @@ impl Asker {
         found
     }
 
-    fn unix_peer_alone(&mut self, inode: u32, cookie: u64) -> Result<UnixPeer, DiagError> {
+    fn unix_peer_alone(&mut self, inode: Inode, cookie: u64) -> Result<UnixPeer, DiagError> {
         let own = self.unix_socket(inode, cookie.to_ne_bytes())?;
-        if own.state != ESTABLISHED || own.peer == 0 {
+        if own.state != ESTABLISHED || own.peer == Inode::default() {
             return Err(DiagError::NotConnected);
         }
         let peer = self.unix_socket(own.peer, NO_COOKIE)?;
@@ -267,7 +267,7 @@ impl Asker {
         Ok(UnixPeer { cookie: peer.cookie, inode: peer.inode })
     }
 
-    fn unix_socket(&mut self, inode: u32, cookie: [u8; 8]) -> Result<UnixSocket, DiagError> {
+    fn unix_socket(&mut self, inode: Inode, cookie: [u8; 8]) -> Result<UnixSocket, DiagError> {
         let mut found = None;
         self.ask(&unix_request(inode, cookie), 0, |message| found = unix_answer(message))?;
         found.filter(|found| found.inode == inode).ok_or(DiagError::System)
@@ -276,8 +276,8 @@ impl Asker {
     /// Asks for all Unix sockets and keeps the peer of each.
     fn learn_all(&mut self) -> Result<(), DiagError> {
         let begun = Instant::now();
-        let mut all: HashMap<u32, UnixSocket> = HashMap::new();
-        self.ask(&unix_request(0, NO_COOKIE), NLM_F_DUMP, |message| {
+        let mut all: HashMap<Inode, UnixSocket> = HashMap::new();
+        self.ask(&unix_request(Inode::default(), NO_COOKIE), NLM_F_DUMP, |message| {
             if let Some(socket) = unix_answer(message).filter(|s| s.state == ESTABLISHED) {
                 all.insert(socket.inode, socket);
             }
@@ -286,7 +286,7 @@ impl Asker {
         for socket in all.values() {
             // Inode 0 belongs to sockets that are not accepted yet, and there may be several of
             // them.
-            let peer = all.get(&socket.peer).filter(|peer| peer.inode != 0);
+            let peer = all.get(&socket.peer).filter(|peer| peer.inode != Inode::default());
             if let Some(peer) = peer.filter(|peer| peer.peer == socket.inode) {
                 let peer = UnixPeer { cookie: peer.cookie, inode: peer.inode };
                 self.peers.insert(socket.cookie, peer);
@@ -405,10 +405,11 @@ fn error_of(body: &[u8]) -> DiagError {
     }
 }
 
-fn unix_request(inode: u32, cookie: [u8; 8]) -> Vec<u8> {
+fn unix_request(inode: Inode, cookie: [u8; 8]) -> Vec<u8> {
     let mut body = vec![libc::AF_UNIX as u8, 0, 0, 0];
     body.extend(u32::MAX.to_ne_bytes());
-    body.extend(inode.to_ne_bytes());
+    // The kernel numbers sockets with 32 bits (`get_next_ino`).
+    body.extend((inode.0 as u32).to_ne_bytes());
     body.extend(UDIAG_SHOW_PEER.to_ne_bytes());
     body.extend(cookie);
     body
@@ -416,11 +417,12 @@ fn unix_request(inode: u32, cookie: [u8; 8]) -> Vec<u8> {
 
 fn unix_answer(message: &[u8]) -> Option<UnixSocket> {
     let cookie = u64::from_ne_bytes(message.get(8..16)?.try_into().ok()?);
-    let mut socket =
-        UnixSocket { state: *message.get(2)?, inode: word(message, 4)?, cookie, peer: 0 };
+    let inode_at = |bytes, at| Some(Inode(word(bytes, at)?.into()));
+    let (state, inode) = (*message.get(2)?, inode_at(message, 4)?);
+    let mut socket = UnixSocket { state, inode, cookie, peer: Inode::default() };
     for Attribute { kind, value } in attributes(&message[UNIX_MSG..]) {
         if kind == UNIX_DIAG_PEER {
-            socket.peer = word(value, 0)?;
+            socket.peer = inode_at(value, 0)?;
         }
     }
     Some(socket)
