@@ -15,7 +15,6 @@
 
 mod accepted_values;
 mod addresses;
-mod attributes;
 mod datagram;
 mod diag;
 mod fifo;

@@ -10,12 +10,12 @@
 //! space is made by a thread that enters it, which the kernel allows to privileged servers. Not
 //! here: the choice of the questions (`socket`, `datagram`).
 
-use super::attributes::{Attribute, attributes};
 use crate::raw;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, sockopt};
 use sojourn_session::{Inode, ReasonT};
+use sojourn_wire::netlink::{Attribute, HEADER_BYTES, attributes, messages};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -29,7 +29,6 @@ const NLM_F_DUMP: u16 = 0x300;
 const UDIAG_SHOW_PEER: u32 = 4;
 const UNIX_DIAG_PEER: u16 = 2;
 const NO_COOKIE: [u8; 8] = [0xff; 8];
-const HEADER: usize = 16;
 const UNIX_MSG: usize = 16;
 
 /// `TCP_ESTABLISHED`, which Unix sockets use too.
@@ -305,8 +304,8 @@ impl Asker {
         mut each: impl FnMut(&[u8]),
     ) -> Result<(), DiagError> {
         self.sequence = self.sequence.wrapping_add(1);
-        let mut request = Vec::with_capacity(HEADER + body.len());
-        request.extend(((HEADER + body.len()) as u32).to_ne_bytes());
+        let mut request = Vec::with_capacity(HEADER_BYTES + body.len());
+        request.extend(((HEADER_BYTES + body.len()) as u32).to_ne_bytes());
         request.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
         request.extend((NLM_F_REQUEST | flags).to_ne_bytes());
         request.extend(self.sequence.to_ne_bytes());
@@ -318,8 +317,7 @@ impl Asker {
             // each `recv`.
             let (len, _) =
                 rustix::net::recv(&self.socket, &mut self.buffer[..], RecvFlags::empty())?;
-            let mut rest = &self.buffer[..len.min(self.buffer.len())];
-            while let Some(message) = take_message(&mut rest) {
+            for message in messages(&self.buffer[..len.min(self.buffer.len())]) {
                 if message.sequence != self.sequence {
                     continue;
                 }
@@ -382,22 +380,6 @@ fn inet_socket(message: &[u8]) -> Option<InetSocket> {
     Some(InetSocket { cookie, ends: [end(4, 8)?, end(6, 24)?] })
 }
 
-struct Message<'m> {
-    kind: u16,
-    sequence: u32,
-    body: &'m [u8],
-}
-
-/// Takes the first message off `bytes`.
-fn take_message<'m>(bytes: &mut &'m [u8]) -> Option<Message<'m>> {
-    let len = word(bytes, 0)? as usize;
-    let body = bytes.get(HEADER..len)?;
-    let kind = half(bytes, 4)?;
-    let message = Message { kind, sequence: word(bytes, 8)?, body };
-    *bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or(&[]);
-    Some(message)
-}
-
 fn error_of(body: &[u8]) -> DiagError {
     match word(body, 0) {
         Some(code @ 0xffff_f001..) => Errno::from_raw_os_error((code as i32).wrapping_neg()).into(),
@@ -431,11 +413,7 @@ fn unix_answer(message: &[u8]) -> Option<UnixSocket> {
 /// Decodes bytes as an answer of `sock_diag`, for fuzzing: there must be no panic, and an end.
 #[cfg(any(debug_assertions, fuzzing))]
 pub fn fuzz_answers(bytes: &[u8]) {
-    let mut rest = bytes;
-    let mut len = rest.len();
-    while let Some(message) = take_message(&mut rest) {
-        assert!(rest.len() < len, "it goes on");
-        len = rest.len();
+    for message in messages(bytes) {
         let _ = (message.kind, message.sequence, error_of(message.body));
         let _ = (inet_socket(message.body), unix_answer(message.body));
         let _ = super::keys::tells_of_keys(message.body);
@@ -444,8 +422,4 @@ pub fn fuzz_answers(bytes: &[u8]) {
 
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
-}
-
-fn half(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
 }
