@@ -223,7 +223,7 @@ mod tests {
         }
     }
 
-    /// What may be done here with sockets.
+    /// Returns true if this process has the capabilities.
     fn may(wanted: CapabilitySet) -> bool {
         let held = rustix::thread::capabilities(None).unwrap().effective;
         if !held.contains(wanted) {
