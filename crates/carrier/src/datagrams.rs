@@ -267,8 +267,8 @@ impl Carrier {
         let is_carried = !delegated.stream.ledger().revoke();
         let at = now();
         let frozen_at = *delegated.frozen_at.get_or_insert(at);
-        // The port's guard drops what its program sends once the rule is gone, so the rule stays until
-        // the program has sent what it has.
+        // The port's guard drops what its program sends once the rule is gone, so the rule stays
+        // until the program has sent what it has.
         let has_port = delegated.kept.fd_name.port.is_some();
         if has_port && is_sending(&delegated.stream) && at < later(frozen_at, WITHDRAW_LIMIT_US) {
             let again = Some(later(at, TAKE_EVERY_US));
