@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 const LAYERS: &[(&str, &[&str])] = &[
     ("sojourn-abi", &[]),
     ("sojourn-shm", &[]),
+    ("sojourn-syscall", &[]),
     ("sojourn-idl", &[]),
     ("sojourn-ipc-rt", &["sojourn-shm"]),
     ("sojourn-ipc", &["sojourn-ipc-rt", "sojourn-shm"]),
@@ -28,7 +29,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("sojourn-wire", &[]),
     ("sojourn-options", &[]),
     ("sojourn-proto", &["sojourn-wire"]),
-    ("sojourn-netif", &["sojourn-wire"]),
+    ("sojourn-netif", &["sojourn-syscall", "sojourn-wire"]),
     ("sojourn-confine", &[]),
     (
         "sojourn-driver",
@@ -84,6 +85,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "sojourn-session",
             "sojourn-shm",
             "sojourn-stream",
+            "sojourn-wire",
         ],
     ),
     (
@@ -118,9 +120,10 @@ const LAYERS: &[(&str, &[&str])] = &[
             "sojourn-library",
             "sojourn-options",
             "sojourn-session",
+            "sojourn-syscall",
         ],
     ),
-    ("sojourn-loader", &["sojourn-abi"]),
+    ("sojourn-loader", &["sojourn-abi", "sojourn-syscall"]),
     (
         "sojourn-cli",
         &[

@@ -66,13 +66,20 @@ fn gains_rights(file: File<'_>, kernel: &impl Kernel) -> bool {
 fn has_room(kernel: &impl Kernel) -> bool {
     const LEAST: [(u32, u64); 3] =
         [(libc::RLIMIT_AS, 256 << 20), (libc::RLIMIT_DATA, 64 << 20), (libc::RLIMIT_NOFILE, 32)];
-    LEAST.iter().all(|(resource, least)| {
-        // `struct rlimit`: the soft limit and the hard one.
-        let mut limit = [u64::MAX; 2];
-        let at = limit.as_mut_ptr() as usize;
-        kernel(libc::SYS_prlimit64, [0, *resource as usize, 0, at, 0, 0]);
-        limit[0] >= *least
-    })
+    LEAST
+        .iter()
+        .all(|(resource, least)| soft_limit(kernel, *resource).is_none_or(|limit| limit >= *least))
+}
+
+/// Returns the soft limit of this process on a resource (getrlimit(2)); `None` if the kernel does
+/// not say.
+#[inline]
+pub fn soft_limit(kernel: &impl Kernel, resource: u32) -> Option<u64> {
+    // `struct rlimit`: the soft limit and the hard one.
+    let mut limit = [u64::MAX; 2];
+    let at = limit.as_mut_ptr() as usize;
+    let result = kernel(libc::SYS_prlimit64, [0, resource as usize, 0, at, 0, 0]);
+    (result == 0).then_some(limit[0])
 }
 
 /// Returns true if a debugger or another tracer sees this process's program begin: it expects that

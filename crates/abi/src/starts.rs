@@ -30,14 +30,21 @@ pub enum Load {
 }
 
 impl Load {
-    /// Reads the value of the variable; `None` means that it is not set.
+    /// Reads the value of the variable; `None` means that it is not set. The configuration of a
+    /// process (`sojourn_session::config`) has another reader of the same words, because this one
+    /// runs in children of vfork(2), where nothing may be allocated, and before the relocation.
+    /// `tests/system/tests/load_words.rs` compares the two.
     #[must_use]
     #[inline(always)]
     pub fn read(value: Option<&[u8]>) -> Self {
-        match value {
-            None | Some(b"auto") => Self::Auto,
-            Some(b"on" | b"true" | b"yes" | b"1") => Self::On,
-            Some(_) => Self::Off,
+        let Some(value) = value else { return Self::Auto };
+        let is = |word: &[u8]| value.eq_ignore_ascii_case(word);
+        if is(b"auto") {
+            Self::Auto
+        } else if is(b"on") || is(b"true") || is(b"yes") || is(b"1") {
+            Self::On
+        } else {
+            Self::Off
         }
     }
 }

@@ -63,7 +63,7 @@ impl<'a> Table<'a> {
     }
 
     /// Returns true if the address is between the first function and the beginning of the last one.
-    /// What is not, is no code as a rule: headers, symbols, constants.
+    /// Bytes outside of that range are mostly no code: headers, symbols, constants.
     #[must_use]
     pub fn spans(&self, at: u64) -> bool {
         let first = self.pair(0).map_or(u64::MAX, |[start, _]| start);

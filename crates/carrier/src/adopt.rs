@@ -32,7 +32,7 @@ use sojourn_filter::Key;
 use sojourn_ipc::rt::Descriptor;
 use sojourn_proto::record::SessionRecord;
 use sojourn_pump::{now, sealed};
-use sojourn_session::{InboxSlot, InboxT, LocalNumber, ReasonT, StreamNumber};
+use sojourn_session::{InboxSlot, InboxT, LocalNumber, ProcessId, ReasonT, StreamNumber};
 use sojourn_shm::{Access, Segment};
 use sojourn_stream::{Layout, Stream};
 use sojourn_wire::Protocol;
@@ -300,7 +300,7 @@ impl Carrier {
     }
 
     /// Sends home the sessions that no living program carries.
-    fn settle_adopted(&mut self, adopted: &[LocalNumber], programs: &HashMap<u32, OwnedFd>) {
+    fn settle_adopted(&mut self, adopted: &[LocalNumber], programs: &HashMap<ProcessId, OwnedFd>) {
         for local in adopted.iter().copied() {
             let Some(session) = self.table.get_mut(&local) else { continue };
             let (stream, kept, home_by) = match &mut session.phase {
@@ -329,11 +329,11 @@ impl Carrier {
     }
 
     /// Watches the programs of adopted sessions: the server may never hear of them.
-    fn watch_programs(&mut self, programs: HashMap<u32, OwnedFd>) {
+    fn watch_programs(&mut self, programs: HashMap<ProcessId, OwnedFd>) {
         for (pid, program) in programs {
             let is_of = |session: &Session| session.ends().is_some_and(|ends| ends.peer_pid == pid);
             if self.table.values().any(is_of)
-                && self.watch(program.as_fd(), PROGRAM | u64::from(pid)).is_ok()
+                && self.watch(program.as_fd(), PROGRAM | u64::from(pid.0)).is_ok()
             {
                 self.programs.insert(pid, program);
             }
@@ -341,7 +341,7 @@ impl Carrier {
     }
 
     /// Ends the sessions of a program with adopted sessions that has ended.
-    pub(crate) fn program_ended(&mut self, pid: u32) {
+    pub(crate) fn program_ended(&mut self, pid: ProcessId) {
         if let Some(program) = self.programs.remove(&pid) {
             let _ = rustix::event::epoll::delete(&self.set, &program);
         }
@@ -355,7 +355,7 @@ impl Carrier {
     /// the session's own socket to the server. The process number only tells the program that
     /// carries the session from another one that has the socket as well, and decides which of them
     /// has to give it back.
-    pub(crate) fn registered(&mut self, stream: StreamNumber, pid: u32) {
+    pub(crate) fn registered(&mut self, stream: StreamNumber, pid: ProcessId) {
         let is_it =
             |session: &Session| session.kept().is_some_and(|kept| kept.fd_name.stream == stream);
         let mut all = self.table.iter_mut();

@@ -29,7 +29,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use sojourn_filter::{Key, Unfiltered};
-use sojourn_session::{DelegationToken, InboxNumber, InboxSlot, JoinT, LocalNumber};
+use sojourn_session::{DelegationToken, InboxNumber, InboxSlot, JoinT, LocalNumber, ProcessId};
 use sojourn_shm::{Access, Segment};
 use sojourn_stream::{Layout, Stream};
 use std::collections::HashMap;
@@ -76,7 +76,7 @@ pub struct Carrier {
     pub(crate) timers: Timers,
     pub(crate) last_local: LocalNumber,
     /// Programs of sessions of an earlier server, by their process numbers.
-    pub(crate) programs: HashMap<u32, OwnedFd>,
+    pub(crate) programs: HashMap<ProcessId, OwnedFd>,
     /// The server is about to end.
     pub(crate) is_leaving: bool,
 }
@@ -113,7 +113,7 @@ impl Carrier {
         let ends = JoinedEnds {
             own: InboxSlot { inbox: InboxNumber(join.own.id), slot: join.own.slot },
             peer: InboxSlot { inbox: InboxNumber(join.peer.id), slot: join.peer.slot },
-            peer_pid: join.peer_pid,
+            peer_pid: ProcessId(join.peer_pid),
             peer_process: join.peer_process.clone(),
         };
         Some(OpenedJoin { stream, ends })

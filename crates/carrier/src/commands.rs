@@ -6,7 +6,7 @@
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
-use sojourn_session::{DelegationToken, LocalNumber, StreamNumber};
+use sojourn_session::{DelegationToken, LocalNumber, ProcessId, StreamNumber};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,7 +22,7 @@ pub enum Command {
         /// The stream's number.
         stream: StreamNumber,
         /// The library's process.
-        pid: u32,
+        pid: ProcessId,
     },
     /// The server ends: send all sessions home, and take no new one.
     AllHome,

@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use rustix::net::netlink::{self, SocketAddrNetlink};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use sojourn_filter::Key;
+use sojourn_wire::netlink::find;
 use std::net::{IpAddr, SocketAddr};
 
 /// `IPCTNL_MSG_CT_NEW`, which also changes a connection, and `IPCTNL_MSG_CT_GET`, of the subsystem
@@ -205,18 +206,7 @@ fn errno(code: i32) -> Errno {
 }
 
 /// Finds the status among a connection's attributes; 0 if there is none.
-pub(crate) fn status(mut attributes: &[u8]) -> u32 {
-    while let Some((head, _)) = attributes.split_first_chunk::<4>() {
-        let len = usize::from(u16::from_ne_bytes([head[0], head[1]]));
-        let name = u16::from_ne_bytes([head[2], head[3]]) & !NESTED;
-        if name == STATUS
-            && let Some(Ok(value)) = attributes.get(4..8).map(<[u8; 4]>::try_from)
-        {
-            return u32::from_be_bytes(value);
-        }
-        // A length of less than its own header must not stop the walk.
-        let next = len.next_multiple_of(4).max(4);
-        attributes = attributes.get(next..).unwrap_or_default();
-    }
-    0
+pub(crate) fn status(attributes: &[u8]) -> u32 {
+    let value = find(attributes, STATUS).and_then(|value| value.first_chunk::<4>());
+    value.map_or(0, |value| u32::from_be_bytes(*value))
 }

@@ -217,21 +217,11 @@ impl Carrier {
         let Self { links, sessions, tokens, flows, inboxes, peer_inboxes, .. } = self;
         let UdpWaiting { stream, joined, ends, plan, .. } = waiting;
         let ExportedDatagrams { keys, ticket, sealed } = taken;
-        let Ticket { number: link, owner, socket: packets, port } = ticket;
         let (token, next_hop) = (token(), plan.next_hop.clone());
-        let fd_name = FdName {
-            token,
-            stream: joined.stream,
-            side: joined.side,
-            ring_bytes: joined.ring_bytes,
-            peer: ends.peer,
-            pid: ends.peer_pid,
-            interface: next_hop.interface,
-            owner,
-            link,
-            port,
-            datagrams: Some(of_it(&plan, &ends)),
-        };
+        let datagrams = Some(of_it(&plan, &ends));
+        let fd_name =
+            FdName { datagrams, ..joined.fd_name(token, &ends, &ticket, next_hop.interface) };
+        let Ticket { number: link, socket: packets, port, .. } = ticket;
         let inbox = peer_inboxes.descriptors(ends.peer.inbox).unwrap_or_default();
         let own = inboxes.descriptors(ends.own.inbox);
         let kept = Kept { fd_name, region: joined.region, inbox, own };
@@ -277,7 +267,8 @@ impl Carrier {
         let is_carried = !delegated.stream.ledger().revoke();
         let at = now();
         let frozen_at = *delegated.frozen_at.get_or_insert(at);
-        // What a port's program sends once the rule is gone does not leave the host.
+        // The port's guard drops what its program sends once the rule is gone, so the rule stays
+        // until the program has sent what it has.
         let has_port = delegated.kept.fd_name.port.is_some();
         if has_port && is_sending(&delegated.stream) && at < later(frozen_at, WITHDRAW_LIMIT_US) {
             let again = Some(later(at, TAKE_EVERY_US));

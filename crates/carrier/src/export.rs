@@ -129,8 +129,8 @@ struct Numbers {
 impl Numbers {
     fn of(socket: BorrowedFd<'_>, info: &TcpInfo) -> Result<Self, ExportError> {
         let repair = Repair::begin(socket).map_err(step("TCP_REPAIR"))?;
-        let snd_nxt = repair.sequence(Queue::Send).map_err(step("TCP_QUEUE_SEQ"))?;
-        let rcv_nxt = repair.sequence(Queue::Receive).map_err(step("TCP_QUEUE_SEQ"))?;
+        let snd_nxt = repair.sequence(Queue::Send).map_err(step("TCP_QUEUE_SEQ"))?.0;
+        let rcv_nxt = repair.sequence(Queue::Receive).map_err(step("TCP_QUEUE_SEQ"))?.0;
         repair.select(Queue::None).map_err(step("TCP_REPAIR_QUEUE"))?;
         let windows = Windows::of(socket).map_err(step("TCP_REPAIR_WINDOW"))?;
         let timestamps = timestamps(socket, info)?;
@@ -143,7 +143,7 @@ impl Numbers {
     /// Returns `rcv_nxt` alone.
     fn received(socket: BorrowedFd<'_>) -> Result<u32, ExportError> {
         let repair = Repair::begin(socket).map_err(step("TCP_REPAIR"))?;
-        let rcv_nxt = repair.sequence(Queue::Receive).map_err(step("TCP_QUEUE_SEQ"))?;
+        let rcv_nxt = repair.sequence(Queue::Receive).map_err(step("TCP_QUEUE_SEQ"))?.0;
         repair.select(Queue::None).map_err(step("TCP_REPAIR_QUEUE"))?;
         repair.end(false).map_err(step("TCP_REPAIR"))?;
         Ok(rcv_nxt)

@@ -7,7 +7,7 @@ use crate::metastate::Mac;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use sojourn_filter::OwnerId;
 use sojourn_ipc::rt::Descriptor;
-use sojourn_session::{DelegationToken, InboxNumber, InboxSlot, StreamNumber};
+use sojourn_session::{DelegationToken, InboxNumber, InboxSlot, ProcessId, StreamNumber};
 use std::fmt;
 use std::str::FromStr;
 
@@ -21,7 +21,7 @@ pub(crate) struct FdName {
     pub(crate) side: u8,
     pub(crate) ring_bytes: [u32; 2],
     pub(crate) peer: InboxSlot,
-    pub(crate) pid: u32,
+    pub(crate) pid: ProcessId,
     pub(crate) interface: u32,
     pub(crate) owner: OwnerId,
     pub(crate) link: u64,
@@ -76,7 +76,7 @@ impl FromStr for FdName {
             side: u8::try_from(next()?).map_err(drop)?,
             ring_bytes: [narrow(next()?)?, narrow(next()?)?],
             peer: InboxSlot { inbox: InboxNumber(next()?), slot: narrow(next()?)? },
-            pid: narrow(next()?)?,
+            pid: ProcessId(narrow(next()?)?),
             interface: narrow(next()?)?,
             owner: OwnerId(narrow(next()?)?),
             link: next()?,
@@ -136,7 +136,7 @@ mod tests {
             side: 1,
             ring_bytes: [4096, 8192],
             peer: InboxSlot { inbox: InboxNumber(9), slot: 3 },
-            pid: 1234,
+            pid: ProcessId(1234),
             interface: 2,
             owner: OwnerId(5),
             link: 11,

@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use rustix::net::{SendFlags, SocketAddrAny, sockopt};
 use sojourn_options::OptionName;
 use sojourn_proto::record::{Kind, SessionRecord, TcpRecord, TcpState, TimestampUnit};
+use sojourn_wire::tcp::SeqNum;
 
 /// Bytes given to the kernel at once: each piece becomes one buffer in its memory.
 const PIECE: usize = 64 * 1024;
@@ -211,8 +212,8 @@ fn rebuild(
         Err(error) => return Err(ImportError::System("bind", error)),
     }
     let rcv_start = tcp.rcv_nxt.wrapping_sub(tcp.receive_queue.len() as u32);
-    repair.set_sequence(Queue::Receive, rcv_start).map_err(step("TCP_QUEUE_SEQ"))?;
-    repair.set_sequence(Queue::Send, tcp.snd_una).map_err(step("TCP_QUEUE_SEQ"))?;
+    repair.set_sequence(Queue::Receive, SeqNum(rcv_start)).map_err(step("TCP_QUEUE_SEQ"))?;
+    repair.set_sequence(Queue::Send, SeqNum(tcp.snd_una)).map_err(step("TCP_QUEUE_SEQ"))?;
     rustix::net::connect(socket, remote).map_err(step("connect"))?;
     let mut options: Vec<u32> = vec![MSS, u32::from(tcp.peer_mss)];
     if tcp.window_scaling {

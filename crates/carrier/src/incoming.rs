@@ -24,7 +24,7 @@ pub(crate) enum Incoming {
     Event(EventT),
 }
 
-/// What was taken from the two ways and is not done yet.
+/// The event, and the sockets, that were taken from their queues and are not handled yet.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
     event: Option<EventT>,

@@ -20,7 +20,7 @@ use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 use sojourn_filter::keeper::{self, FoundKeeper, Keeper, KeptDescriptors, NewKeeper, Patience};
 use sojourn_filter::{Filter, Holding, OwnerId, holding_of};
-use sojourn_session::DelegationToken;
+use sojourn_session::{DelegationToken, Inode, ProcessId};
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ pub(crate) struct InheritedState {
     /// Filters by interface, in the form for [`Filter::adopt`].
     pub(crate) links: HashMap<u32, Vec<Holding<OwnedFd>>>,
     pub(crate) sessions: Vec<InheritedSession>,
-    pub(crate) programs: HashMap<u32, OwnedFd>,
+    pub(crate) programs: HashMap<ProcessId, OwnedFd>,
 }
 
 /// A session of an earlier server.
@@ -86,9 +86,9 @@ pub(crate) struct Keeping {
     /// The processes of keepers that were started; all but one are about to end.
     started: Vec<OwnedFd>,
     /// The programs of the sessions that are held, by token.
-    sessions: HashMap<DelegationToken, u32>,
+    sessions: HashMap<DelegationToken, ProcessId>,
     /// The number of sessions of each program.
-    programs: HashMap<u32, usize>,
+    programs: HashMap<ProcessId, usize>,
     /// The names held of each interface's filter.
     links: HashMap<u32, BTreeSet<String>>,
     /// The keeper has gone by itself: the next one has to be told everything.
@@ -120,8 +120,9 @@ impl Keeping {
         };
         let mut left = InheritedState::default();
         for Holding { name, fd: program } in kept.programs {
-            if let Some(pid) = name.strip_prefix(PROGRAM).and_then(|pid| pid.trim().parse().ok()) {
-                left.programs.insert(pid, program);
+            let pid = name.strip_prefix(PROGRAM).and_then(|pid| pid.trim().parse().ok());
+            if let Some(pid) = pid {
+                left.programs.insert(ProcessId(pid), program);
             }
         }
         for KeptDescriptors { name, mut fds } in kept.held {
@@ -320,7 +321,7 @@ fn link_name(name: &str) -> Option<LinkHolding<'_>> {
     Some(LinkHolding { index: index.parse().ok()?, name })
 }
 
-fn program_name(pid: u32) -> String {
+fn program_name(pid: ProcessId) -> String {
     format!("{PROGRAM} {pid}")
 }
 
@@ -371,7 +372,7 @@ pub fn keep(path: &Path) -> io::Result<()> {
 #[derive(PartialEq, Eq)]
 struct FileIdentity {
     device: u64,
-    inode: u64,
+    inode: Inode,
     changed_s: i64,
     changed_ns: i64,
 }
@@ -382,7 +383,7 @@ fn file_at(path: &Path) -> Option<FileIdentity> {
     let found = std::fs::symlink_metadata(path).ok()?;
     Some(FileIdentity {
         device: found.dev(),
-        inode: found.ino(),
+        inode: Inode(found.ino()),
         changed_s: found.ctime(),
         changed_ns: found.ctime_nsec(),
     })

@@ -8,6 +8,7 @@ use crate::raw;
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
 use sojourn_options::OptionName;
+use sojourn_wire::tcp::SeqNum;
 
 const TCP: i32 = libc::IPPROTO_TCP;
 pub(crate) const TCP_MAXSEG: OptionName = OptionName::new(TCP, 2);
@@ -60,18 +61,18 @@ impl<'s> Repair<'s> {
     ///
     /// # Errors
     /// The kernel's.
-    pub(crate) fn sequence(&self, queue: Queue) -> Result<u32, Errno> {
+    pub(crate) fn sequence(&self, queue: Queue) -> Result<SeqNum, Errno> {
         self.select(queue)?;
-        Ok(raw::number(self.socket, TCP_QUEUE_SEQ)?.cast_unsigned())
+        Ok(SeqNum(raw::number(self.socket, TCP_QUEUE_SEQ)?.cast_unsigned()))
     }
 
     /// Sets that sequence number; the socket must not be connected.
     ///
     /// # Errors
     /// The kernel's.
-    pub(crate) fn set_sequence(&self, queue: Queue, sequence: u32) -> Result<(), Errno> {
+    pub(crate) fn set_sequence(&self, queue: Queue, sequence: SeqNum) -> Result<(), Errno> {
         self.select(queue)?;
-        raw::set_number(self.socket, TCP_QUEUE_SEQ, sequence.cast_signed())
+        raw::set_number(self.socket, TCP_QUEUE_SEQ, sequence.0.cast_signed())
     }
 
     /// Leaves the mode. With `announce` the kernel sends a window probe, whose answer tells the

@@ -40,15 +40,15 @@ pub(crate) fn rest(record: &SessionRecord, tcp: &TcpRecord, has_ended: bool) -> 
     let remote = record.remote.ok_or(Errno::NOTCONN)?;
     let raw = Raw::open(record.local)?;
     for OutOfOrder { sequence, bytes } in &tcp.out_of_order {
-        let mut sequence = *sequence;
+        let mut sequence = SeqNum(*sequence);
         for piece in bytes.chunks(PIECE) {
             let packet = segment(record.local, remote, tcp, &Said { sequence, piece, fin: false });
             raw.say(&packet.ok_or(Errno::INVAL)?)?;
-            sequence = sequence.wrapping_add(piece.len() as u32);
+            sequence += piece.len() as u32;
         }
     }
     if has_ended {
-        let said = Said { sequence: tcp.rcv_nxt, piece: &[], fin: true };
+        let said = Said { sequence: SeqNum(tcp.rcv_nxt), piece: &[], fin: true };
         raw.say(&segment(record.local, remote, tcp, &said).ok_or(Errno::INVAL)?)?;
     }
     Ok(())
@@ -100,7 +100,7 @@ pub(crate) fn ask_peer(key: &Key) -> Result<(), Errno> {
     let (local, remote) = (key.local(), key.remote().ok_or(Errno::NOTCONN)?);
     let raw = Raw::open(local)?;
     // The numbers of the connection are not known; one of these two is outside any window.
-    for sequence in [0, 1 << 31] {
+    for sequence in [SeqNum(0), SeqNum(1 << 31)] {
         let said = Said { sequence, piece: &[], fin: false };
         let packet = segment(local, remote, &TcpRecord::default(), &said);
         raw.say(&packet.ok_or(Errno::INVAL)?)?;
@@ -143,7 +143,7 @@ impl Raw {
 
 /// The content of a segment.
 struct Said<'p> {
-    sequence: u32,
+    sequence: SeqNum,
     piece: &'p [u8],
     fin: bool,
 }
@@ -162,7 +162,7 @@ fn segment(
     let tcp = tcp::Header {
         source_port: remote.port(),
         target_port: local.port(),
-        seq: SeqNum(said.sequence),
+        seq: said.sequence,
         ack: SeqNum(tcp.snd_una),
         flags,
         window: u16::try_from(tcp.snd_wnd >> tcp.snd_wscale).unwrap_or(u16::MAX),
@@ -208,7 +208,7 @@ mod tests {
         {
             let (local, remote) = (local.parse().unwrap(), remote.parse().unwrap());
             for (sequence, piece, fin) in [(7, &b""[..], true), (11, b"beyond a gap", false)] {
-                let said = Said { sequence, piece, fin };
+                let said = Said { sequence: SeqNum(sequence), piece, fin };
                 let packet = segment(local, remote, &tcp, &said).unwrap();
                 let frame = frame::parse(&packet, LinkType::Raw).unwrap();
                 assert!(frame.checksum_is_right());
@@ -223,7 +223,7 @@ mod tests {
         }
     }
 
-    /// What may be done here with sockets.
+    /// Returns true if this process has the capabilities.
     fn may(wanted: CapabilitySet) -> bool {
         let held = rustix::thread::capabilities(None).unwrap().effective;
         if !held.contains(wanted) {
@@ -271,7 +271,7 @@ mod tests {
         let Kind::Tcp(tcp) = &record.kind else { panic!("{record:?}") };
         import(&record, own.as_fd(), || {}).unwrap();
         let said = |sequence, piece| {
-            let said = Said { sequence, piece, fin: false };
+            let said = Said { sequence: SeqNum(sequence), piece, fin: false };
             segment(record.local, record.remote.unwrap(), tcp, &said).unwrap()
         };
         let late = [said(tcp.rcv_nxt, b"one "), said(tcp.rcv_nxt.wrapping_add(4), b"two")];

@@ -22,7 +22,7 @@ use rustix::io::Errno;
 use sojourn_filter::xdp_socket;
 use sojourn_proto::time::Instant;
 use sojourn_pump::{now, position};
-use sojourn_session::{LocalNumber, ReasonT};
+use sojourn_session::{LocalNumber, ProcessId, ReasonT};
 use std::collections::HashMap;
 
 const EVENTS: usize = 32;
@@ -130,7 +130,7 @@ impl Carrier {
                     RULES => self.look_at_rules(),
                     ROUTERS => self.read_router_messages(),
                     UNFILTERED => self.read_arrivals(),
-                    program => self.program_ended(program as u32),
+                    program => self.program_ended(ProcessId(program as u32)),
                 }
             }
             self.take_due();

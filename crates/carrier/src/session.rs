@@ -4,7 +4,7 @@
 //! table, works on it by value, and returns what becomes of it ([`Outcome`]). Not here: the steps
 //! (`moves`, `datagrams`).
 
-use crate::fd_name::Kept;
+use crate::fd_name::{FdName, Kept};
 use crate::hasten::Hastening;
 use crate::links::Ticket;
 use crate::metastate::{Mac, NextHop};
@@ -15,7 +15,7 @@ use sojourn_filter::Key;
 use sojourn_ipc::rt::Descriptor;
 use sojourn_proto::record::{SessionRecord, TcpTuning};
 use sojourn_proto::time::Instant;
-use sojourn_session::{DelegationToken, InboxSlot, ReasonT, StreamNumber};
+use sojourn_session::{DelegationToken, InboxSlot, ProcessId, ReasonT, StreamNumber};
 use sojourn_stream::Stream;
 
 /// A session of this carrier.
@@ -122,12 +122,37 @@ pub(crate) struct JoinedStream {
     pub(crate) region: Descriptor,
 }
 
+impl JoinedStream {
+    /// Names a session that is delegated by this ticket, for the keeper. `datagrams` is not set.
+    pub(crate) fn fd_name(
+        &self,
+        token: DelegationToken,
+        ends: &JoinedEnds,
+        ticket: &Ticket,
+        interface: u32,
+    ) -> FdName {
+        FdName {
+            token,
+            stream: self.stream,
+            side: self.side,
+            ring_bytes: self.ring_bytes,
+            peer: ends.peer,
+            pid: ends.peer_pid,
+            interface,
+            owner: ticket.owner,
+            link: ticket.number,
+            port: ticket.port,
+            datagrams: None,
+        }
+    }
+}
+
 /// The two ends that a join has named: where each is told of the other, and the peer's process.
 #[derive(Clone)]
 pub(crate) struct JoinedEnds {
     pub(crate) own: InboxSlot,
     pub(crate) peer: InboxSlot,
-    pub(crate) peer_pid: u32,
+    pub(crate) peer_pid: ProcessId,
     pub(crate) peer_process: Descriptor,
 }
 

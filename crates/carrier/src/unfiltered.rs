@@ -14,6 +14,7 @@ use rustix::fd::OwnedFd;
 use sojourn_filter::{Failed, Key, Unfiltered};
 use sojourn_pump::position;
 use sojourn_session::ReasonT;
+use sojourn_wire::tcp::SeqNum;
 use std::collections::HashMap;
 use std::io;
 
@@ -60,7 +61,7 @@ impl Carrier {
     pub(crate) fn read_arrivals(&mut self) {
         let Some(unfiltered) = &mut self.unfiltered else { return };
         let arrivals = std::iter::from_fn(|| unfiltered.take_arrival()).take(ARRIVALS_MAX);
-        let latest: HashMap<u64, u32> =
+        let latest: HashMap<u64, SeqNum> =
             arrivals.map(|arrival| (arrival.cookie, arrival.sequence)).collect();
         let mut bypassed = Vec::new();
         for (local, session) in &self.table {
@@ -113,8 +114,8 @@ fn has_received(delegated: &Delegated) -> bool {
 
 /// Returns true if a segment is in the session's window. Anybody who knows the four numbers of a
 /// connection can send a segment that is not.
-fn is_its_own(delegated: &Delegated, sequence: u32) -> bool {
+fn is_its_own(delegated: &Delegated, sequence: SeqNum) -> bool {
     let next = position::received_up_to(&delegated.stream.ledger().published());
     let window = delegated.kept.fd_name.ring_bytes.into_iter().max().unwrap_or(0);
-    has_received(delegated) || next.is_none_or(|next| sequence.wrapping_sub(next) < window)
+    has_received(delegated) || next.is_none_or(|next| sequence.is_in(SeqNum(next), window))
 }

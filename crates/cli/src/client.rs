@@ -4,13 +4,13 @@
 
 use crate::args::ServerArgs;
 use crate::server::Silent;
-use crate::sessions::{Inode, Row, of_server};
+use crate::sessions::{Row, of_server};
 use anyhow::{Context as _, Result, anyhow};
 use sojourn_ipc::{Address, Connection, Deadline, Wait};
 use sojourn_session::pages;
 use sojourn_session::place::Surroundings;
 use sojourn_session::{
-    AdminClient, AdminStatsOut, ConcernedInfoT, ConnectionInfoT, HomeT, RefusedInfoT,
+    AdminClient, AdminStatsOut, ConcernedInfoT, ConnectionInfoT, HomeT, Inode, RefusedInfoT,
     SessionClient, SessionInfoT, StreamNumber, TimesInfoT, admin_connect_options, config,
     session_connect_options,
 };

@@ -6,9 +6,9 @@
 use crate::args::{Filter, Home, Move};
 use crate::client::Client;
 use crate::output::print;
-use crate::sessions::{Inode, Name, Row, gather};
+use crate::sessions::{Name, Row, gather};
 use anyhow::{Result, bail};
-use sojourn_session::{HomeT, ReasonT, StreamNumber};
+use sojourn_session::{HomeT, Inode, ReasonT, StreamNumber};
 use std::time::{Duration, Instant};
 
 /// The time in which a session has to leave the kernel. Its peer has two seconds of that to

@@ -21,7 +21,7 @@ pub(crate) mod tests;
 
 pub(crate) use connection::Connection;
 pub(crate) use diag::works as unix_diag_works;
-pub(crate) use name::{Inode, Name};
+pub(crate) use name::Name;
 pub(crate) use processes::{PROC, program as program_of};
 pub(crate) use row::{Rates, Row, of_server};
 
@@ -29,7 +29,8 @@ use crate::args::Filter;
 use crate::client::Client;
 use row::kind_word;
 use sojourn_session::{
-    ConcernedInfoT, ConnectionInfoT, HomeT, ReasonT, RefusedInfoT, SessionInfoT, StreamNumber,
+    ConcernedInfoT, ConnectionInfoT, HomeT, Inode, ReasonT, RefusedInfoT, SessionInfoT,
+    StreamNumber,
 };
 use standing::Observer;
 use std::collections::{HashMap, HashSet};

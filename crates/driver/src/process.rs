@@ -88,7 +88,7 @@ pub fn serve_interface(
 ) -> Result<(), Box<dyn Error>> {
     // Tells at once what would fail for every client.
     drop(Message::open(name, &PacketOptions::default())?);
-    // Who may connect has every frame of the interface.
+    // A client gets every frame of the interface, so only this user may connect (mode 0600).
     let before = rustix::process::umask(rustix::fs::Mode::from_bits_retain(0o177));
     let listener = Listener::bind(address);
     rustix::process::umask(before);

@@ -10,6 +10,7 @@ use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use sojourn_wire::MacAddress;
 use sojourn_wire::frame::LinkType;
+use sojourn_wire::netlink::{Attribute, Message, attributes, find, messages};
 use std::io;
 
 const NEW_LINK: u16 = 16;
@@ -151,14 +152,12 @@ impl Socket {
         let mut buffer = vec![0; 1 << 16];
         loop {
             let (len, _) = rustix::net::recv(&self.0, &mut buffer[..], RecvFlags::empty())?;
-            let mut rest = &buffer[..len];
-            while let Some(Message { kind, body, rest: after }) = message(rest) {
+            for Message { kind, body, .. } in messages(&buffer[..len]) {
                 match kind {
                     DONE => return Ok(()),
                     ERROR => return status(body),
                     _ => take(body),
                 }
-                rest = after;
             }
         }
     }
@@ -177,38 +176,10 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// The first of some messages.
-pub(crate) struct Message<'b> {
-    kind: u16,
-    /// The bytes after the header.
-    pub(crate) body: &'b [u8],
-    /// The messages after it.
-    pub(crate) rest: &'b [u8],
-}
-
-/// Returns the first of some messages.
-pub(crate) fn message(bytes: &[u8]) -> Option<Message<'_>> {
-    let len = word(bytes, 0)? as usize;
-    let body = bytes.get(HEADER_LEN..len)?;
-    let rest = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
-    Some(Message { kind: half(bytes, 4)?, body, rest })
-}
-
 pub(crate) fn status(body: &[u8]) -> io::Result<()> {
     match word(body, 0).unwrap_or(0) as i32 {
         0 => Ok(()),
         error => Err(io::Error::from_raw_os_error(error.wrapping_neg())),
-    }
-}
-
-/// Calls `take` with the kind and the value of each attribute.
-pub(crate) fn attributes<'b>(mut bytes: &'b [u8], mut take: impl FnMut(u16, &'b [u8])) {
-    while let (Some(len), Some(kind)) = (half(bytes, 0), half(bytes, 2)) {
-        let len = usize::from(len);
-        let Some(value) = bytes.get(4..len) else { return };
-        // The upper bits are only flags of the value's encoding.
-        take(kind & 0x3fff, value);
-        bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
     }
 }
 
@@ -232,18 +203,16 @@ pub(crate) fn interface(body: &[u8]) -> Option<Interface> {
         let end = value.iter().position(|byte| *byte == 0).unwrap_or(value.len());
         String::from_utf8_lossy(&value[..end]).into_owned()
     };
-    attributes(body.get(LINK_LEN..)?, |kind, value| match kind {
-        NAME => found.name = text(value),
-        ALIAS => found.alias = text(value),
-        XDP => attributes(value, |kind, value| {
-            if kind == XDP_PROGRAM {
-                found.xdp_program = word(value, 0);
-            }
-        }),
-        MTU => found.mtu = word(value, 0).unwrap_or(0),
-        ADDRESS => found.mac = value.try_into().map(MacAddress).unwrap_or_default(),
-        _ => {}
-    });
+    for Attribute { kind, value } in attributes(body.get(LINK_LEN..)?) {
+        match kind {
+            NAME => found.name = text(value),
+            ALIAS => found.alias = text(value),
+            XDP => found.xdp_program = find(value, XDP_PROGRAM).and_then(|value| word(value, 0)),
+            MTU => found.mtu = word(value, 0).unwrap_or(0),
+            ADDRESS => found.mac = value.try_into().map(MacAddress).unwrap_or_default(),
+            _ => {}
+        }
+    }
     Some(found)
 }
 

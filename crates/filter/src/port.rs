@@ -78,7 +78,7 @@ fn name_of(owner: OwnerId) -> String {
     format!("sojourn{:x}", owner.0)
 }
 
-/// What the server's side of a port is known by.
+/// The marks by which the server's side of a port is recognized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PortMarks {
     pub(crate) owner: OwnerId,

@@ -19,6 +19,7 @@ use aya::programs::links::FdLink;
 use aya::programs::{ProgramError, SkLookup, SocketFilter};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use sojourn_wire::tcp::SeqNum;
 use std::fs::File;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -51,7 +52,7 @@ pub struct Arrival {
     /// The socket's cookie (`SO_COOKIE`).
     pub cookie: u64,
     /// The segment's sequence number.
-    pub sequence: u32,
+    pub sequence: SeqNum,
 }
 
 impl Arrival {
@@ -59,7 +60,10 @@ impl Arrival {
     fn decode(bytes: &[u8]) -> Option<Self> {
         let (cookie, rest) = bytes.split_first_chunk()?;
         let (sequence, _) = rest.split_first_chunk()?;
-        Some(Self { cookie: u64::from_ne_bytes(*cookie), sequence: u32::from_be_bytes(*sequence) })
+        Some(Self {
+            cookie: u64::from_ne_bytes(*cookie),
+            sequence: SeqNum(u32::from_be_bytes(*sequence)),
+        })
     }
 }
 

@@ -119,7 +119,8 @@ impl Firewall {
         if self.routes.as_ref().is_none_or(drain) {
             self.refusals = Refusals::read();
         }
-        // Both look, whatever the other finds.
+        // Each survey is made even if the other one has found a change: both remember what they
+        // saw.
         let by_programs = [self.groups.resurvey(), self.linked.resurvey()].contains(&true);
         by_programs || !is_same || modules != self.modules || refusals != self.refusals
     }

@@ -25,7 +25,7 @@ const BYTES_MAX: usize = 1 << 20;
 /// How often a dump is tried that changes meanwhile.
 const TRIES: usize = 4;
 
-/// Whether routes of IPv4 and of IPv6 refuse packets.
+/// The families (IPv4, IPv6) of which some route refuses packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Refusals([bool; 2]);
 

@@ -300,7 +300,7 @@ proptest! {
     fn any_bytes_are_read(bytes in proptest::collection::vec(any::<u8>(), 0..512)) {
         let mut rules = input(false, &[]);
         for kind in [CHAIN, RULE] {
-            rules.add(Message { kind, flags: 0, body: &bytes });
+            rules.add(Message { kind, flags: 0, sequence: 0, body: &bytes });
         }
         rule(&mut rules, "in", core::slice::from_ref(&bytes));
         let _ = rules.concerning(&session());

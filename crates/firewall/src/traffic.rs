@@ -101,7 +101,7 @@ mod tests {
         bytes
     }
 
-    /// What Linux 6.1 says of one filter of kind `bpf` are two entries.
+    /// Linux 6.1 lists one filter of kind `bpf` as two entries.
     #[test]
     fn the_entry_before_filters_of_a_priority_is_no_filter() {
         let entry = |handle: u8, attributes: &[u8]| {

@@ -105,7 +105,7 @@ fn connection(revision: u32, info: &[u8], packets: Packets<'_>) -> Option<Holds>
         return Some(Holds::Maybe);
     }
     let of_state = inverted_if(state(states, packets), inverted & OF_STATE != 0);
-    // What else is asked for (addresses, times, directions) may be so or not.
+    // The other conditions (addresses, times, directions) may hold or not.
     Some(if asked == OF_STATE { of_state } else { of_state.and(Holds::Maybe) })
 }
 

@@ -71,7 +71,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// Whether the line ends behind the `\` here, which joins it with the next.
+    /// Returns true if the line ends behind the `\` here, which joins it with the next.
     fn line_goes_on(&self) -> bool {
         let next = usize::from(self.peek(1) == Some(b'\r')) + 1;
         self.peek(next) == Some(b'\n')
@@ -100,7 +100,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// Whether the last two tokens are `uuid (` in an attribute list.
+    /// Returns true if the last two tokens are `uuid (` in an attribute list.
     fn after_uuid_key(&self) -> bool {
         let mut last = self.tokens.list.iter().rev();
         self.brackets > 0

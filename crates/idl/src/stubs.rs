@@ -20,7 +20,7 @@ pub struct Entry<'a> {
     /// Number of the operation in its interface.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub number: Option<u16>,
-    /// Whether there are stubs.
+    /// True if there are stubs.
     pub stubs: bool,
     /// What keeps it from having stubs, in a few words.
     #[serde(skip_serializing_if = "Option::is_none")]

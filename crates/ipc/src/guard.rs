@@ -173,7 +173,7 @@ mod tests {
         std::fs::remove_file(path.with_extension("old")).unwrap();
     }
 
-    /// Whether somebody waits for the lock of that folder.
+    /// Returns true if somebody waits for the lock of that folder.
     fn is_waited_for(folder: &Path) -> bool {
         let inode = format!(":{} ", stat(folder).unwrap().st_ino);
         let locks = std::fs::read_to_string("/proc/locks").unwrap();

@@ -46,7 +46,7 @@ const PACKET: u8 = 0;
 const EMPTY: u8 = 1;
 const ENDED: u8 = 2;
 
-/// Whether a proxy has failed to answer. All clients whose sockets it shares have the same one.
+/// The state of a proxy: it answers, or has failed to. Shared by all clients whose sockets it has.
 #[derive(Clone, Debug, Default)]
 pub struct ProxyState {
     is_lost: Arc<AtomicBool>,

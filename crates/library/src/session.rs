@@ -34,7 +34,7 @@ use crate::session::transport::{Local, Transport, Transports};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use sojourn_pump::SessionNumber;
 use sojourn_session::protocol::client::TokenT;
-use sojourn_session::{KindT, LocalNumber, StreamNumber};
+use sojourn_session::{KindT, LocalNumber, ProcessId, StreamNumber};
 use sojourn_shm::wait::{Policy, Wait};
 use sojourn_stream::{Stop, Stream};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -49,7 +49,7 @@ pub(crate) struct Facts {
     /// The epoll set that the inbox serves; if none, the sessions that are in no set.
     pub(crate) set: SetNumber,
     /// The number here of the peer's process; 0 if it has none.
-    pub(crate) peer_pid: u32,
+    pub(crate) peer_pid: ProcessId,
     /// The protocol thread has been told of its end.
     pub(crate) peer_has_ended: bool,
     /// The server's number for the stream.

@@ -20,7 +20,7 @@ use core::time::Duration;
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 use rustix::net::RecvFlags;
-use sojourn_session::{HomeT, InboxT, JoinT, KindT, LocalNumber, OfferT};
+use sojourn_session::{HomeT, InboxT, JoinT, KindT, LocalNumber, OfferT, ProcessId};
 use sojourn_shm::{Access, Mapping, NewSegment, Segment};
 use sojourn_stream::{Inbox, Layout, Stream};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -98,7 +98,7 @@ impl Pair {
         };
         let stream = Arc::new(view(0));
         let place = InboxPlace { inbox: common_inbox(), slot: 1 };
-        let parts = Parts { stream, place, peer_pid: std::process::id() };
+        let parts = Parts { stream, place, peer_pid: ProcessId::own() };
         assert!(self.join_end(0, SetNumber::NONE, &parts));
         Hostile { memory, side: Arc::new(view(1)) }
     }
@@ -125,7 +125,7 @@ impl Pair {
             let parts = Parts {
                 stream: Arc::new(stream),
                 place: InboxPlace { inbox: Arc::clone(&inboxes[side].0), slot: slots[side] },
-                peer_pid: std::process::id(),
+                peer_pid: ProcessId::own(),
             };
             all &= self.join_end(side, inboxes[side].1, &parts);
         }

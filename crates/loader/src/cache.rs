@@ -207,7 +207,7 @@ impl Cache {
 
     /// Writes a cache file under a name of this thread's own, and renames it.
     fn write(&self, key: &Key, bytes: &[u8]) -> Option<()> {
-        if raw::limit(libc::RLIMIT_FSIZE as usize) < bytes.len() as u64 {
+        if raw::limit(libc::RLIMIT_FSIZE) < bytes.len() as u64 {
             // The kernel would send `SIGXFSZ`, which ends the program.
             return None;
         }

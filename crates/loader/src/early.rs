@@ -35,7 +35,7 @@ static CLEARED: AtomicUsize = AtomicUsize::new(0);
 
 /// Reads the settings that count here.
 pub(crate) fn start(variables: &[*const c_char]) {
-    if raw::limit(libc::RLIMIT_NOFILE as usize) < LEAST_LIMIT {
+    if raw::limit(libc::RLIMIT_NOFILE) < LEAST_LIMIT {
         IS_DUE.store(true, Ordering::Relaxed);
     }
     if variables.iter().any(|one| starts_with(*one, THRESHOLDS)) {

@@ -1,62 +1,9 @@
 //! Bare system calls. Not here: calls that the library must see (`guest::call`).
 
-use core::arch::asm;
 use core::ffi::CStr;
+use sojourn_abi::loadable::soft_limit;
+pub(crate) use sojourn_syscall::{call, status};
 use std::ffi::CString;
-
-/// Makes system call `number`. Returns the kernel's result: a negative error number if the call
-/// failed.
-///
-/// # Safety
-/// As for the system call itself.
-#[inline]
-#[cfg(target_arch = "x86_64")]
-pub(crate) unsafe fn call(number: i64, args: [usize; 6]) -> isize {
-    let result;
-    // SAFETY: the registers are those of the kernel's calling convention (syscall(2)); the caller
-    // answers for the arguments.
-    unsafe {
-        asm!(
-            "syscall",
-            inlateout("rax") number as isize => result,
-            in("rdi") args[0],
-            in("rsi") args[1],
-            in("rdx") args[2],
-            in("r10") args[3],
-            in("r8") args[4],
-            in("r9") args[5],
-            lateout("rcx") _,
-            lateout("r11") _,
-            options(nostack),
-        );
-    }
-    result
-}
-
-/// Makes system call `number`. Returns the kernel's result: a negative error number if the call
-/// failed.
-///
-/// # Safety
-/// As for the system call itself.
-#[cfg(target_arch = "aarch64")]
-pub(crate) unsafe fn call(number: i64, args: [usize; 6]) -> isize {
-    let result;
-    // SAFETY: as above; the kernel changes no register but the result's.
-    unsafe {
-        asm!(
-            "svc #0",
-            in("x8") number,
-            inlateout("x0") args[0] => result,
-            in("x1") args[1],
-            in("x2") args[2],
-            in("x3") args[3],
-            in("x4") args[4],
-            in("x5") args[5],
-            options(nostack),
-        );
-    }
-    result
-}
 
 /// Blocks every signal that can be blocked. Returns the previous mask.
 pub(crate) fn block_signals() -> u64 {
@@ -93,20 +40,9 @@ pub(crate) fn wake(word: *const u32, most: usize) {
 }
 
 /// Returns the soft limit of this process on a resource (getrlimit(2)).
-pub(crate) fn limit(resource: usize) -> u64 {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` has room for the answer.
-    unsafe { call(libc::SYS_prlimit64, [0, resource, 0, (&raw mut limit) as usize, 0, 0]) };
-    limit.rlim_cur
-}
-
-/// Returns what fstat(2) tells of a descriptor.
-pub(crate) fn status(fd: usize) -> Option<libc::stat> {
-    let mut status = core::mem::MaybeUninit::<libc::stat>::zeroed();
-    let arguments = [fd, status.as_mut_ptr() as usize, 0, 0, 0, 0];
-    // SAFETY: `status` has room for the answer, and is zeroes if there is none.
-    let (result, status) = unsafe { (call(libc::SYS_fstat, arguments), status.assume_init()) };
-    (result == 0).then_some(status)
+pub(crate) fn limit(resource: u32) -> u64 {
+    // SAFETY: the arguments are those of `soft_limit`, which are local.
+    soft_limit(&|number, arguments| unsafe { call(number, arguments) }, resource).unwrap_or(0)
 }
 
 /// What tells a file from all others: its device and its number there.

@@ -8,7 +8,7 @@ use crate::interface::{
     FRAME_BYTES_MAX, Interface, LinkError, OpenError, Properties, Received, Scatter, SendError,
     Statistics,
 };
-use crate::packet::{self, PacketOptions, Socket};
+use crate::packet::{self, PacketOptions, ReceiveCounts, Socket};
 use crate::pass_on::pass_on;
 use crate::raw;
 use core::ffi::c_void;
@@ -25,9 +25,7 @@ const LOST_MAX: usize = 64;
 pub struct Message {
     socket: Socket,
     inbox: Inbox,
-    received: u64,
-    truncated: u64,
-    damaged: u64,
+    counts: ReceiveCounts,
 }
 
 impl Message {
@@ -51,7 +49,7 @@ impl Message {
     pub fn from_descriptor(fd: OwnedFd) -> Result<Self, OpenError> {
         let socket = Socket::take(fd)?;
         let inbox = Inbox::new();
-        Ok(Self { socket, inbox, received: 0, truncated: 0, damaged: 0 })
+        Ok(Self { socket, inbox, counts: ReceiveCounts::default() })
     }
 }
 
@@ -72,10 +70,10 @@ impl Interface for Message {
                 Taken::Frame(received) => {
                     accept(received);
                     count += 1;
-                    self.received += 1;
+                    self.counts.received += 1;
                 }
-                Taken::Truncated => self.truncated += 1,
-                Taken::Damaged => self.damaged += 1,
+                Taken::Truncated => self.counts.truncated += 1,
+                Taken::Damaged => self.counts.damaged += 1,
                 Taken::Nothing => break,
                 Taken::Failed(error) => return Err(error.into()),
             }
@@ -96,13 +94,7 @@ impl Interface for Message {
     }
 
     fn statistics(&mut self) -> Statistics {
-        Statistics {
-            received: self.received,
-            sent: self.socket.sent,
-            overruns: self.socket.overruns(),
-            truncated: self.truncated,
-            damaged: self.damaged,
-        }
+        self.socket.statistics(self.counts)
     }
 
     pass_on!(self.socket: send, take_error, refresh);

@@ -5,7 +5,7 @@
 //! between [`open`], which returns a socket that receives nothing yet, and [`bind`].
 
 use crate::device::{Device, DeviceError};
-use crate::interface::{LinkError, OpenError, Outgoing, Properties, SendError};
+use crate::interface::{LinkError, OpenError, Outgoing, Properties, SendError, Statistics};
 use crate::raw;
 use core::ffi::c_void;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -189,6 +189,14 @@ fn bound_to(fd: BorrowedFd<'_>) -> Result<u32, OpenError> {
     Ok(index)
 }
 
+/// What a receiver of frames has counted: see [`Statistics`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ReceiveCounts {
+    pub(crate) received: u64,
+    pub(crate) truncated: u64,
+    pub(crate) damaged: u64,
+}
+
 /// A bound packet socket with its interface's properties.
 #[derive(Debug)]
 pub(crate) struct Socket {
@@ -259,9 +267,16 @@ impl Socket {
         Ok(())
     }
 
+    /// Returns the counts of an interface that receives by this socket; the socket's own are filled
+    /// in.
+    pub(crate) fn statistics(&mut self, receiving: ReceiveCounts) -> Statistics {
+        let ReceiveCounts { received, truncated, damaged } = receiving;
+        Statistics { received, sent: self.sent, overruns: self.overruns(), truncated, damaged }
+    }
+
     /// Returns the number of frames that the kernel dropped for lack of room since the socket was
     /// opened.
-    pub(crate) fn overruns(&mut self) -> u64 {
+    fn overruns(&mut self) -> u64 {
         let asked: Result<libc::tpacket_stats, Errno> =
             raw::option(self.fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS);
         if let Ok(counts) = asked {

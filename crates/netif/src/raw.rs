@@ -15,54 +15,13 @@ use rustix::io::{Errno, Result};
 /// As the system call.
 #[inline]
 unsafe fn call(number: libc::c_long, args: [usize; 5]) -> Result<usize> {
+    let [a, b, c, d, e] = args;
     // SAFETY: the caller's contract.
-    let result = unsafe { bare(number, args) };
+    let result = unsafe { sojourn_syscall::call(number, [a, b, c, d, e, 0]) };
     if (-4095..0).contains(&result) {
         return Err(Errno::from_raw_os_error(-(result as i32)));
     }
     Ok(result as usize)
-}
-
-#[cfg(target_arch = "x86_64")]
-#[inline]
-unsafe fn bare(number: libc::c_long, args: [usize; 5]) -> isize {
-    let result;
-    // SAFETY: the registers are those of the kernel's calling convention; the rest is the caller's.
-    unsafe {
-        core::arch::asm!(
-            "syscall",
-            inlateout("rax") number as isize => result,
-            in("rdi") args[0],
-            in("rsi") args[1],
-            in("rdx") args[2],
-            in("r10") args[3],
-            in("r8") args[4],
-            lateout("rcx") _,
-            lateout("r11") _,
-            options(nostack),
-        );
-    }
-    result
-}
-
-#[cfg(target_arch = "aarch64")]
-#[inline]
-unsafe fn bare(number: libc::c_long, args: [usize; 5]) -> isize {
-    let result;
-    // SAFETY: the registers are those of the kernel's calling convention; the rest is the caller's.
-    unsafe {
-        core::arch::asm!(
-            "svc 0",
-            in("x8") number,
-            inlateout("x0") args[0] as isize => result,
-            in("x1") args[1],
-            in("x2") args[2],
-            in("x3") args[3],
-            in("x4") args[4],
-            options(nostack),
-        );
-    }
-    result
 }
 
 /// setsockopt(2). `T` is the option's type: plain data without padding.

@@ -19,7 +19,7 @@ use crate::interface::{
 };
 use crate::map::Map;
 use crate::message::{Inbox, Taken};
-use crate::packet::{self, PacketOptions, Socket};
+use crate::packet::{self, PacketOptions, ReceiveCounts, Socket};
 use crate::pass_on::pass_on;
 use crate::raw;
 use crate::slot::{Filled, SlotFrame, Slots};
@@ -89,9 +89,7 @@ pub struct Ring {
     slots: Slots,
     socket: Socket,
     inbox: Inbox,
-    received: u64,
-    truncated: u64,
-    damaged: u64,
+    counts: ReceiveCounts,
 }
 
 impl Ring {
@@ -143,7 +141,7 @@ impl Ring {
             .map_err(|_| OpenError::WrongDescriptor("no ring of that size"))?;
         let slots = Slots::new(map, layout.slot_len as usize, layout.slots as usize);
         let inbox = Inbox::new();
-        Ok(Self { slots, socket, inbox, received: 0, truncated: 0, damaged: 0 })
+        Ok(Self { slots, socket, inbox, counts: ReceiveCounts::default() })
     }
 }
 
@@ -218,22 +216,22 @@ impl Interface for Ring {
                     let taken = take_queued(&mut self.inbox, &self.socket, start, accept);
                     match taken {
                         Ok(None) => count += 1,
-                        Ok(Some(Lost::Truncated)) => self.truncated += 1,
-                        Ok(Some(Lost::Damaged)) => self.damaged += 1,
+                        Ok(Some(Lost::Truncated)) => self.counts.truncated += 1,
+                        Ok(Some(Lost::Damaged)) => self.counts.damaged += 1,
                         // The error is the link's, and the frame still waits, so the slot is kept:
                         // slots and queue stay in step.
                         Err(error) => {
-                            self.received += count as u64;
+                            self.counts.received += count as u64;
                             return Err(error.into());
                         }
                     }
                 }
-                Filled::Truncated => self.truncated += 1,
-                Filled::Damaged => self.damaged += 1,
+                Filled::Truncated => self.counts.truncated += 1,
+                Filled::Damaged => self.counts.damaged += 1,
             }
             self.slots.release();
         }
-        self.received += count as u64;
+        self.counts.received += count as u64;
         Ok(count)
     }
 
@@ -255,13 +253,7 @@ impl Interface for Ring {
     }
 
     fn statistics(&mut self) -> Statistics {
-        Statistics {
-            received: self.received,
-            sent: self.socket.sent,
-            overruns: self.socket.overruns(),
-            truncated: self.truncated,
-            damaged: self.damaged,
-        }
+        self.socket.statistics(self.counts)
     }
 
     pass_on!(self.socket: send, take_error, refresh);

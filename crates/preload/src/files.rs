@@ -86,15 +86,11 @@ pub(crate) fn sendfile_by(
 /// Returns true if `file` is a regular file of which any bytes can be read to any memory.
 fn is_readable_file(file: c_int) -> bool {
     const ELSEWHERE: c_int = libc::O_DIRECT | libc::O_PATH;
-    let mut status = core::mem::MaybeUninit::<libc::stat>::zeroed();
-    let arguments = [file as usize, status.as_mut_ptr() as usize, 0, 0, 0, 0];
-    // SAFETY: room for the answer, which is zeroes until then.
-    let (mode, flags) = unsafe {
-        raw::call(libc::SYS_fstat, arguments);
-        let flags = raw::call(libc::SYS_fcntl, [file as usize, libc::F_GETFL as usize, 0, 0, 0, 0]);
-        (status.assume_init().st_mode, flags as c_int)
-    };
-    mode & libc::S_IFMT == libc::S_IFREG && flags >= 0 && flags & ELSEWHERE == 0
+    let arguments = [file as usize, libc::F_GETFL as usize, 0, 0, 0, 0];
+    // SAFETY: reads flags.
+    let flags = unsafe { raw::call(libc::SYS_fcntl, arguments) } as c_int;
+    let is_regular = raw::mode(file as usize) & libc::S_IFMT == libc::S_IFREG;
+    is_regular && flags >= 0 && flags & ELSEWHERE == 0
 }
 
 /// The outcome of sending a part of a file.

@@ -40,14 +40,7 @@ static WAITING: [AtomicI32; AT_ONCE] = [const { AtomicI32::new(NONE) }; AT_ONCE]
 
 /// Returns true if `fd` is a pipe, a fifo or a socket.
 pub(crate) fn could_move(fd: c_int) -> bool {
-    let mut status = core::mem::MaybeUninit::<libc::stat>::zeroed();
-    let arguments = [fd as usize, status.as_mut_ptr() as usize, 0, 0, 0, 0];
-    // SAFETY: room for the answer, which is zeroes until then.
-    let status = unsafe {
-        raw::call(libc::SYS_fstat, arguments);
-        status.assume_init()
-    };
-    matches!(status.st_mode & libc::S_IFMT, libc::S_IFIFO | libc::S_IFSOCK)
+    matches!(raw::mode(fd as usize) & libc::S_IFMT, libc::S_IFIFO | libc::S_IFSOCK)
 }
 
 /// Returns true for calls by number that programs make which stay small. Like the C library's

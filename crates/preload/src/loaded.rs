@@ -189,7 +189,7 @@ impl<'e> Loading<'e> {
         if glance == Glance::Ordinary || is_named() {
             return false;
         }
-        let Some(status) = record::status(fd) else { return false };
+        let Some(status) = raw::status(fd) else { return false };
         if self.is_auto && glance == Glance::Static && self.is_small(path, first, &status) {
             return false;
         }

@@ -5,62 +5,8 @@
 //! next library's functions (`next`, `guard::kernel`).
 
 use crate::older;
-use core::arch::asm;
-
-/// Makes system call `number`. Returns the kernel's result: a negative error number if the call
-/// failed.
-///
-/// # Safety
-/// As for the system call itself.
-#[inline]
-#[cfg(target_arch = "x86_64")]
-pub(crate) unsafe fn call(number: i64, args: [usize; 6]) -> isize {
-    let result;
-    // SAFETY: the registers are those of the kernel's calling convention (syscall(2)); the caller
-    // answers for the arguments.
-    unsafe {
-        asm!(
-            "syscall",
-            inlateout("rax") number as isize => result,
-            in("rdi") args[0],
-            in("rsi") args[1],
-            in("rdx") args[2],
-            in("r10") args[3],
-            in("r8") args[4],
-            in("r9") args[5],
-            lateout("rcx") _,
-            lateout("r11") _,
-            options(nostack),
-        );
-    }
-    result
-}
-
-/// Makes system call `number`. Returns the kernel's result: a negative error number if the call
-/// failed.
-///
-/// # Safety
-/// As for the system call itself.
-#[inline]
-#[cfg(target_arch = "aarch64")]
-pub(crate) unsafe fn call(number: i64, args: [usize; 6]) -> isize {
-    let result;
-    // SAFETY: as above; the kernel changes no register but the result's.
-    unsafe {
-        asm!(
-            "svc #0",
-            in("x8") number,
-            inlateout("x0") args[0] => result,
-            in("x1") args[1],
-            in("x2") args[2],
-            in("x3") args[3],
-            in("x4") args[4],
-            in("x5") args[5],
-            options(nostack),
-        );
-    }
-    result
-}
+use sojourn_abi::loadable::soft_limit;
+pub(crate) use sojourn_syscall::{call, mode, status};
 
 /// A system call that a program makes by its number.
 #[derive(Clone, Copy, Debug)]
@@ -124,12 +70,10 @@ pub(crate) fn most_processes() -> u64 {
     limit_of(libc::RLIMIT_NPROC)
 }
 
-fn limit_of(resource: libc::__rlimit_resource_t) -> u64 {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    let arguments = [0, resource as usize, 0, (&raw mut limit) as usize, 0, 0];
-    // SAFETY: `limit` has room for the answer.
-    let result = unsafe { call(libc::SYS_prlimit64, arguments) };
-    if result < 0 { u64::MAX } else { limit.rlim_cur }
+fn limit_of(resource: u32) -> u64 {
+    // SAFETY: the arguments are those of `soft_limit`, which are local.
+    let call = |number, arguments| unsafe { call(number, arguments) };
+    soft_limit(&call, resource).unwrap_or(u64::MAX)
 }
 
 /// Returns true if `fd` is open, by `F_GETFD` (fcntl(2)).

@@ -23,7 +23,7 @@ pub(crate) struct Thread {
     /// More than 0 while the thread is inside the library: calls go directly to the kernel, signal
     /// handlers are put off.
     pub(crate) depth: AtomicU32,
-    /// Whether the thread waits while it is inside: [`WAITS`], [`ADMITS`], or 0.
+    /// The wait of a thread that is inside: [`WAITS`], [`ADMITS`], or 0 for none.
     pub(crate) waiting: AtomicU32,
     /// The handlers that have run since the wait began: 0 for none, 1 for handlers that restart
     /// calls, 2 if one does not. 1 as well if one was put off, so that the wait ends for it.

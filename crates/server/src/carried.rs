@@ -23,7 +23,7 @@ use sojourn_carrier::{
 use sojourn_ipc::Credentials;
 use sojourn_ipc::rt::{Caller, Descriptor};
 use sojourn_session::{
-    EventT, HopT, LendT, LocalNumber, OfferT, ReasonT, RerouteT, RouteT, SessionServer,
+    EventT, HopT, LendT, LocalNumber, OfferT, ProcessId, ReasonT, RerouteT, RouteT, SessionServer,
     StreamNumber,
 };
 use sojourn_stream::Traffic;
@@ -73,8 +73,8 @@ impl ServerSide {
 pub(crate) fn introduce(server: &Arc<Sojournd>, commands: &CommandSender) -> Option<()> {
     let pid = getpid();
     let info = ProcessInfo {
-        pid: u32::try_from(pid.as_raw_nonzero().get()).ok()?,
-        uid: rustix::process::geteuid().as_raw(),
+        pid: ProcessId::own(),
+        uid: rustix::process::geteuid(),
         program: "sojournd".into(),
         process: pidfd_open(pid, PidfdFlags::empty()).ok()?.into(),
         doorbell: rustix::io::fcntl_dupfd_cloexec(commands.bell(), 0).ok()?.into(),

@@ -32,8 +32,9 @@ use core::mem::MaybeUninit;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, StatxFlags, openat, statat, statx};
 use rustix::io::Errno;
+use rustix::process::Uid;
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities};
-use sojourn_session::ReasonT;
+use sojourn_session::{Inode, ProcessId, ReasonT};
 use std::collections::HashMap;
 use std::ffi::CStr;
 
@@ -43,19 +44,19 @@ pub enum Object {
     /// The socket with this inode.
     Socket {
         /// Inode.
-        inode: u64,
+        inode: Inode,
     },
     /// One end of the pipe with this inode.
     Pipe {
         /// Inode, of both ends.
-        inode: u64,
+        inode: Inode,
         /// The end that writes.
         writes: bool,
     },
     /// One end of the pipe with this inode, which has, or had, a name in a file system.
     Fifo {
         /// Inode, of both ends.
-        inode: u64,
+        inode: Inode,
         /// The end that writes.
         writes: bool,
     },
@@ -77,7 +78,7 @@ pub struct Question {
     /// The process that should be the only holder. The asker makes sure that the number was still
     /// this process's after the look (`service::counted`); the numbers of the others are only
     /// compared with each other, within one look.
-    pub pid: u32,
+    pub pid: ProcessId,
     /// The object that it should hold.
     pub object: Object,
 }
@@ -99,7 +100,7 @@ const FIRST_SPACE: &str = "pid:[4026531836]";
 #[must_use]
 pub fn find_holders(
     questions: &[Question],
-    servers: &[u32],
+    servers: &[ProcessId],
     fifos: FifoHolders,
 ) -> Vec<Result<(), ReasonT>> {
     let mut scan = Scan { servers: servers.to_vec(), fifos, ..Scan::default() };
@@ -118,32 +119,32 @@ pub fn find_holders(
 /// Returns the user as which a process runs now; `None` if it has ended, or `/proc` does not show
 /// it.
 #[must_use]
-pub fn user_of(pid: u32) -> Option<u32> {
+pub fn user_of(pid: ProcessId) -> Option<Uid> {
     let text = std::fs::read(format!("/proc/{pid}/status")).ok()?;
     let text = String::from_utf8_lossy(&text);
     // The line has the real, effective, saved and file system user; the second counts. (The owner
     // of the process's directory is no help: it is root for programs that have changed their user.)
     let users = text.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-    users.split_ascii_whitespace().nth(1)?.parse().ok()
+    users.split_ascii_whitespace().nth(1)?.parse().ok().map(Uid::from_raw_unchecked)
 }
 
 /// The parent and session of a process.
 #[derive(Clone, Copy, Debug)]
 struct Lineage {
-    parent: u32,
-    session: u32,
+    parent: ProcessId,
+    session: ProcessId,
 }
 
 #[derive(Debug, Default)]
 struct Scan {
     /// The holders of the objects in question. A number appears once.
-    holders: HashMap<Object, Vec<u32>>,
+    holders: HashMap<Object, Vec<ProcessId>>,
     /// The askers, the processes that may not be inspected, and the forebears of both.
-    kin: HashMap<u32, Lineage>,
+    kin: HashMap<ProcessId, Lineage>,
     /// Processes that may not be inspected.
-    closed: Vec<u32>,
+    closed: Vec<ProcessId>,
     /// Processes that are passed over.
-    servers: Vec<u32>,
+    servers: Vec<ProcessId>,
     /// Some of the objects are FIFOs, which are found by a look at each file.
     has_fifos: bool,
     fifos: FifoHolders,
@@ -173,14 +174,14 @@ fn open_directory(at: impl AsFd, path: impl rustix::path::Arg) -> Result<OwnedFd
 
 impl Scan {
     fn run(&mut self) -> Result<(), Errno> {
-        let own = std::process::id();
+        let own = ProcessId::own();
         let proc = open_directory(CWD, c"/proc")?;
         let mut names = Names::default();
         let mut entries = Names::default();
         let mut list = RawDir::new(&proc, names.room());
         while let Some(entry) = list.next() {
             let entry = entry?;
-            let Some(pid) = number(entry.file_name().to_bytes()) else { continue };
+            let Some(pid) = number(entry.file_name().to_bytes()).map(ProcessId) else { continue };
             // The server's own duplicates last no longer than the look at an offer.
             if pid == own || self.servers.contains(&pid) {
                 continue;
@@ -199,9 +200,9 @@ impl Scan {
 
     /// Reads the kin of a process. That costs as much as a look at its descriptors, so it is done
     /// only for processes whose kin matters.
-    fn note_kin(&mut self, pid: u32) {
+    fn note_kin(&mut self, pid: ProcessId) {
         let mut pid = pid;
-        while pid > 1
+        while pid.0 > 1
             && !self.kin.contains_key(&pid)
             && let Some(kin) = kin_of(pid)
         {
@@ -211,7 +212,7 @@ impl Scan {
     }
 
     /// Looks at the descriptors of one process.
-    fn inspect(&mut self, proc: &OwnedFd, pid: u32, names: &mut Names) -> Result<(), Errno> {
+    fn inspect(&mut self, proc: &OwnedFd, pid: ProcessId, names: &mut Names) -> Result<(), Errno> {
         let directory = open_directory(proc, format!("{pid}/fd"))?;
         let mut list = RawDir::new(&directory, names.room());
         let mut room = [0u8; LINK_MAX];
@@ -226,9 +227,9 @@ impl Scan {
                 Err(Errno::NOENT) => continue,
                 Err(error) => return Err(error),
             };
-            if let Some(inode) = bracketed(link, b"socket:[") {
+            if let Some(inode) = bracketed(link, b"socket:[").map(Inode) {
                 self.found(Object::Socket { inode }, pid);
-            } else if let Some(inode) = bracketed(link, b"pipe:[") {
+            } else if let Some(inode) = bracketed(link, b"pipe:[").map(Inode) {
                 let ends = [false, true].map(|writes| Object::Pipe { inode, writes });
                 self.found_ends(&directory, name, ends, pid);
             } else if self.has_fifos && link.ends_with(DELETED) {
@@ -238,7 +239,7 @@ impl Scan {
         Ok(())
     }
 
-    fn found(&mut self, object: Object, pid: u32) {
+    fn found(&mut self, object: Object, pid: ProcessId) {
         // The descriptors of one process are read in a row, so its number can only be the last one.
         if let Some(holders) = self.holders.get_mut(&object)
             && holders.last() != Some(&pid)
@@ -249,11 +250,11 @@ impl Scan {
 
     /// Finds the ends that a descriptor of a file is, if the file is a FIFO. The file system is not
     /// asked: see `identity::fifo`.
-    fn found_file(&mut self, directory: &OwnedFd, name: &CStr, pid: u32) {
+    fn found_file(&mut self, directory: &OwnedFd, name: &CStr, pid: ProcessId) {
         let wanted = StatxFlags::TYPE | StatxFlags::INO;
         match statx(directory, name, AtFlags::STATX_DONT_SYNC, wanted) {
             Ok(found) if FileType::from_raw_mode(found.stx_mode.into()) == FileType::Fifo => {
-                let inode = found.stx_ino;
+                let inode = Inode(found.stx_ino);
                 let ends = [false, true].map(|writes| Object::Fifo { inode, writes });
                 self.found_ends(directory, name, ends, pid);
             }
@@ -264,7 +265,7 @@ impl Scan {
 
     /// Finds which of the ends a descriptor is, by the mode of its link: readable, writable or both
     /// (proc(5), `/proc/pid/fd`).
-    fn found_ends(&mut self, directory: &OwnedFd, name: &CStr, ends: [Object; 2], pid: u32) {
+    fn found_ends(&mut self, directory: &OwnedFd, name: &CStr, ends: [Object; 2], pid: ProcessId) {
         if !ends.iter().any(|end| self.holders.contains_key(end)) {
             return;
         }
@@ -299,16 +300,17 @@ impl Scan {
 
     /// Returns true if the process matters, by the rule at the head of this file. An asker without
     /// known kin has ended, or is hidden; then every process could matter.
-    fn matters(&self, pid: u32, asker: u32) -> bool {
+    fn matters(&self, pid: ProcessId, asker: ProcessId) -> bool {
         let Some(session) = self.kin.get(&asker).map(|kin| kin.session) else { return true };
-        let in_session = |pid: u32| self.kin.get(&pid).is_some_and(|kin| kin.session == session);
+        let in_session =
+            |pid: ProcessId| self.kin.get(&pid).is_some_and(|kin| kin.session == session);
         let mut pid = pid;
         for _ in 0..FOREBEARS_MAX {
             if in_session(pid) || pid == asker {
                 return true;
             }
             match self.kin.get(&pid) {
-                Some(kin) if kin.parent > 1 => pid = kin.parent,
+                Some(kin) if kin.parent.0 > 1 => pid = kin.parent,
                 // The process had ended before its kin was read, or the line ends at the root.
                 _ => return false,
             }
@@ -318,14 +320,14 @@ impl Scan {
 }
 
 /// Returns parent and session of a process; `None` if it has ended.
-fn kin_of(pid: u32) -> Option<Lineage> {
+fn kin_of(pid: ProcessId) -> Option<Lineage> {
     let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     // The fields after the name, which may contain any byte but ends at the last bracket: state,
     // parent, group, session (proc(5), `/proc/pid/stat`).
     let after = stat.iter().rposition(|byte| *byte == b')')? + 1;
     let mut fields = stat[after..].split(|byte| *byte == b' ').filter(|field| !field.is_empty());
-    let parent = number(fields.nth(1)?)?;
-    let session = number(fields.nth(1)?)?;
+    let parent = ProcessId(number(fields.nth(1)?)?);
+    let session = ProcessId(number(fields.nth(1)?)?);
     Some(Lineage { parent, session })
 }
 

@@ -15,7 +15,6 @@
 
 mod accepted_values;
 mod addresses;
-mod attributes;
 mod datagram;
 mod diag;
 mod fifo;
@@ -41,7 +40,7 @@ use crate::notifier;
 use crate::registry::Identity;
 use rustix::fd::BorrowedFd;
 use rustix::fs::OFlags;
-use sojourn_session::{KindT, ReasonT};
+use sojourn_session::{Inode, KindT, ReasonT};
 
 /// Looks at an end.
 ///
@@ -59,11 +58,11 @@ pub fn identify(end: BorrowedFd<'_>, diag: &mut Diag) -> Result<Identity, Reason
     }
     if rustix::net::sockopt::socket_domain(end).is_ok() {
         let found = rustix::fs::fstat(end).map_err(|_| ReasonT::Closed)?;
-        return socket::identify(end, found.st_ino, diag);
+        return socket::identify(end, Inode(found.st_ino), diag);
     }
     match notifier::name_of(end) {
         Some(name) if name.starts_with(b"pipe:[") => {
-            let inode = rustix::fs::fstat(end).map_err(|_| ReasonT::Closed)?.st_ino;
+            let inode = Inode(rustix::fs::fstat(end).map_err(|_| ReasonT::Closed)?.st_ino);
             pipe(end, flags, |writes| Object::Pipe { inode, writes })
         }
         // The link of a pipe with a name is its path.
@@ -78,12 +77,13 @@ pub fn identify(end: BorrowedFd<'_>, diag: &mut Diag) -> Result<Identity, Reason
 }
 
 /// Returns the inode of a socket or pipe; 0 for anything else, and if it cannot be had.
-pub fn inode(end: BorrowedFd<'_>) -> u64 {
+pub fn inode(end: BorrowedFd<'_>) -> Inode {
     // As in `look`, nothing is asked of other objects.
     let is_ours = rustix::net::sockopt::socket_domain(end).is_ok()
         || notifier::name_of(end).is_some_and(|name| name.starts_with(b"pipe:["));
     let found = if is_ours { rustix::fs::fstat(end).ok() } else { None };
-    found.map_or_else(|| fifo::at(end).map_or(0, |fifo| fifo.inode), |found| found.st_ino)
+    let of_fifo = || fifo::at(end).map(|fifo| fifo.inode);
+    found.map(|found| Inode(found.st_ino)).or_else(of_fifo).unwrap_or_default()
 }
 
 fn pipe(
@@ -111,7 +111,7 @@ fn pipe(
     };
     // The inode is the pipe's own only while it is open; the server puts a lasting number in its
     // place (`pins`).
-    let key = Key::Pipe { object: inode, writes };
+    let key = Key::Pipe { object: inode.0, writes };
     let kind = KindT::Pipe;
     Ok(Identity { key, kind, from: name.clone(), to: name, holds, object, pin: None })
 }

@@ -10,7 +10,7 @@ use crate::key::Key;
 use crate::registry::Identity;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags, openat};
-use sojourn_session::{KindT, ReasonT};
+use sojourn_session::{Inode, KindT, ReasonT};
 
 /// The result of a look at an end.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(crate) struct Inspected {
     /// Its identity, or the reason why it cannot move.
     pub(crate) seen: Result<Identity, ReasonT>,
     /// The inode of the socket or pipe; 0 for anything else.
-    pub(crate) inode: u64,
+    pub(crate) inode: Inode,
     /// The object shows that its program may have packets.
     pub(crate) is_packets: bool,
     /// The part that the server keeps: of a socket whose peer is on another host the socket itself,
@@ -57,7 +57,7 @@ impl Inspected {
 
     /// Returns the result for an end whose identity is known.
     pub(crate) fn known(seen: Result<Identity, ReasonT>) -> Self {
-        Self { seen, inode: 0, is_packets: false, kept: None, _slow: None }
+        Self { seen, inode: Inode::default(), is_packets: false, kept: None, _slow: None }
     }
 
     /// Returns the result for an end that was not looked at.
@@ -67,7 +67,7 @@ impl Inspected {
 
     /// Encodes the result for its way to the server; [`Self::kept`] goes beside it.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = self.inode.to_ne_bytes().to_vec();
+        let mut bytes = self.inode.0.to_ne_bytes().to_vec();
         bytes.push(u8::from(self.is_packets));
         let seen = match &self.seen {
             Ok(seen) => seen,
@@ -103,7 +103,7 @@ impl Inspected {
     /// Decodes a result; `None` if the bytes make no sense.
     pub(crate) fn read(bytes: &[u8], kept: Option<OwnedFd>) -> Option<Self> {
         let mut rest = Rest(bytes);
-        let (inode, is_packets) = (rest.number()?, rest.byte()? != 0);
+        let (inode, is_packets) = (Inode(rest.number()?), rest.byte()? != 0);
         if rest.byte()? == 0 {
             let reason = ReasonT::try_from(i32::from(rest.byte()?)).ok()?;
             let seen = Err(reason);

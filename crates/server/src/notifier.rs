@@ -8,6 +8,7 @@
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::io::Errno;
+use rustix::process::Uid;
 use sojourn_ipc::rt::Descriptor;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -56,21 +57,21 @@ impl Worker {
 /// Rings clients at once, or lets the user's thread ring them.
 #[derive(Debug)]
 pub(crate) struct Notifier {
-    own_user: u32,
-    workers: HashMap<u32, Worker>,
+    own_user: Uid,
+    workers: HashMap<Uid, Worker>,
 }
 
 impl Notifier {
-    pub(crate) fn new(own_user: u32) -> Self {
+    pub(crate) fn new(own_user: Uid) -> Self {
         Self { own_user, workers: HashMap::new() }
     }
 
-    fn trusts(&self, user: u32) -> bool {
-        user == self.own_user || user == 0
+    fn trusts(&self, user: Uid) -> bool {
+        user == self.own_user || user.is_root()
     }
 
     /// Rings the bell of a process of that user.
-    pub(crate) fn ring(&mut self, user: u32, bell: Descriptor) {
+    pub(crate) fn ring(&mut self, user: Uid, bell: Descriptor) {
         if self.trusts(user) {
             ring(&bell);
         } else {
@@ -78,7 +79,7 @@ impl Notifier {
         }
     }
 
-    fn give(&mut self, user: u32, bell: Descriptor) {
+    fn give(&mut self, user: Uid, bell: Descriptor) {
         let worker = self.workers.entry(user).or_insert_with(Worker::new);
         if worker.waiting.load(Ordering::Relaxed) >= WAITING_MAX {
             return;
@@ -90,7 +91,7 @@ impl Notifier {
     }
 
     /// Ends the threads of users that have no clients any more.
-    pub(crate) fn keep(&mut self, has_clients: impl Fn(u32) -> bool) {
+    pub(crate) fn keep(&mut self, has_clients: impl Fn(Uid) -> bool) {
         self.workers.retain(|user, worker| {
             has_clients(*user) || worker.waiting.load(Ordering::Relaxed) > 0
         });
@@ -127,7 +128,7 @@ mod tests {
         let bell = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
         rustix::io::write(&bell, &(u64::MAX - 1).to_ne_bytes()).unwrap();
         let bell = Descriptor::from(bell);
-        let mut notifier = Notifier::new(rustix::process::geteuid().as_raw());
+        let mut notifier = Notifier::new(rustix::process::geteuid());
         notifier.ring(notifier.own_user, bell.clone());
         let mut count = [0; 8];
         rustix::io::read(bell.as_fd().unwrap(), &mut count).unwrap();
@@ -137,8 +138,8 @@ mod tests {
     #[test]
     fn other_users_are_notified_by_threads_of_their_own() {
         let bell = Descriptor::from(eventfd(0, EventfdFlags::CLOEXEC).unwrap());
-        let mut notifier = Notifier { own_user: 4711, workers: HashMap::new() };
-        notifier.ring(4712, bell.clone());
+        let mut notifier = Notifier { own_user: Uid::from_raw(4711), workers: HashMap::new() };
+        notifier.ring(Uid::from_raw(4712), bell.clone());
         let mut count = [0; 8];
         rustix::io::read(bell.as_fd().unwrap(), &mut count).unwrap();
         assert_eq!(u64::from_ne_bytes(count), 1);

@@ -175,7 +175,7 @@ pub(crate) fn keep_only_carriers(socket: Option<&Path>) -> Result<(), Errno> {
 ///
 /// # Errors
 /// The kernel's; giving up is always allowed.
-pub(crate) fn become_front() -> Result<Option<u32>, Errno> {
+pub(crate) fn become_front() -> Result<Option<Uid>, Errno> {
     set_no_new_privs(true)?;
     drop_bounds(CapabilitySet::empty());
     let user = if geteuid().is_root() { become_user(front_user()) } else { None };
@@ -186,33 +186,36 @@ pub(crate) fn become_front() -> Result<Option<u32>, Errno> {
 /// A user and its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct UserIds {
-    user: u32,
-    group: u32,
+    user: Uid,
+    group: Gid,
 }
 
 /// Becomes that user; `None` if that is not possible.
-fn become_user(UserIds { user, group }: UserIds) -> Option<u32> {
-    let (uid, gid) = (Uid::from_raw(user), Gid::from_raw(group));
+fn become_user(UserIds { user, group }: UserIds) -> Option<Uid> {
     // In this order: the first two take rights that the third gives up. A process of a user name
     // space may not be allowed to drop groups, and then has none that matter outside.
     let _ = set_thread_groups(&[]);
-    set_thread_res_gid(gid, gid, gid).ok()?;
-    set_thread_res_uid(uid, uid, uid).ok()?;
+    set_thread_res_gid(group, group, group).ok()?;
+    set_thread_res_uid(user, user, user).ok()?;
     Some(user)
 }
 
 /// Returns the user and group of the front process: those of the user `sojourn`, if there is one.
 fn front_user() -> UserIds {
     let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let by_default = UserIds { user: FRONT_USER, group: FRONT_USER };
-    named(&users, "sojourn").filter(|ids| ids.user != 0).unwrap_or(by_default)
+    let by_default = user_ids(FRONT_USER, FRONT_USER);
+    named(&users, "sojourn").filter(|ids| !ids.user.is_root()).unwrap_or(by_default)
 }
 
 /// Finds user and group of that name in the text of passwd(5).
 fn named(users: &str, name: &str) -> Option<UserIds> {
     let mut lines = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
     let line = lines.find(|line| line.first() == Some(&name))?;
-    Some(UserIds { user: line.get(2)?.parse().ok()?, group: line.get(3)?.parse().ok()? })
+    Some(user_ids(line.get(2)?.parse().ok()?, line.get(3)?.parse().ok()?))
+}
+
+fn user_ids(user: u32, group: u32) -> UserIds {
+    UserIds { user: Uid::from_raw_unchecked(user), group: Gid::from_raw_unchecked(group) }
 }
 
 /// Dropping from the bounding set needs CAP_SETPCAP. A process that lacks it cannot gain anything
@@ -274,7 +277,7 @@ mod tests {
     #[test]
     fn a_user_is_found_by_its_whole_name() {
         let users = "root:x:0:0::/root:/bin/sh\nsojourner:x:7:8::/:\nsojourn:x:101:102::/:\n";
-        assert_eq!(named(users, "sojourn"), Some(UserIds { user: 101, group: 102 }));
+        assert_eq!(named(users, "sojourn"), Some(user_ids(101, 102)));
         assert_eq!(named(users, "nobody"), None);
         assert_eq!(named("sojourn:x:many:1", "sojourn"), None);
     }

@@ -14,8 +14,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{Errno, IoSlice};
 use rustix::net::{RecvFlags, recv};
+use rustix::process::Uid;
 use sojourn_ipc::ancillary;
-use sojourn_session::ReasonT;
+use sojourn_session::{ProcessId, ReasonT};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The time for an answer about one object, and about holders: the prober looks at all processes
@@ -98,11 +99,11 @@ impl Prober {
     ///
     /// # Errors
     /// The prober does not answer.
-    pub(crate) fn user_of(&self, pid: u32) -> Result<Option<u32>, Errno> {
+    pub(crate) fn user_of(&self, pid: ProcessId) -> Result<Option<Uid>, Errno> {
         match self {
             Self::Here(..) => Ok(holders::user_of(pid)),
             Self::Apart(asking) => match asking.ask(ProbeRequest::User(pid), None) {
-                Ok(user) => Ok(Some(user)),
+                Ok(user) => Ok(Some(Uid::from_raw_unchecked(user))),
                 Err(Errno::SRCH) => Ok(None),
                 Err(error) => Err(error),
             },

@@ -4,7 +4,7 @@
 //! the other. Not here: asking (`prober`), answering (`apart::probe`).
 
 use crate::holders::{Object, Question};
-use sojourn_session::ReasonT;
+use sojourn_session::{Inode, ProcessId, ReasonT};
 
 /// Bytes of a question about one object, and of its answer.
 pub(crate) const ASK_LEN: usize = 16;
@@ -29,7 +29,7 @@ pub(crate) enum ProbeRequest {
     /// Let go of a pin on the pipe of this watch; there is no answer.
     Unpin(u32),
     /// Tell the user of the process with this number.
-    User(u32),
+    User(ProcessId),
 }
 
 /// A verdict about an end: see [`crate::holders::find_holders`].
@@ -41,7 +41,7 @@ impl ProbeRequest {
         let (what, argument) = match self {
             Self::Pin => (PIN, 0),
             Self::Unpin(watch) => (UNPIN, watch),
-            Self::User(pid) => (USER, pid),
+            Self::User(pid) => (USER, pid.0),
         };
         words([what, number, argument, 0])
     }
@@ -52,7 +52,7 @@ impl ProbeRequest {
         let ask = match (what, argument, rest) {
             (PIN, 0, 0) => Self::Pin,
             (UNPIN, watch, 0) => Self::Unpin(watch),
-            (USER, pid, 0) => Self::User(pid),
+            (USER, pid, 0) => Self::User(ProcessId(pid)),
             _ => return None,
         };
         Some(NumberedRequest { number, request: ask })
@@ -116,9 +116,9 @@ pub(crate) fn questions(number: u64, all: &[Question]) -> Vec<u8> {
             Object::Pipe { inode, writes } => (1 + u32::from(writes), inode),
             Object::Fifo { inode, writes } => (3 + u32::from(writes), inode),
         };
-        bytes.extend(pid.to_ne_bytes());
+        bytes.extend(pid.0.to_ne_bytes());
         bytes.extend(what.to_ne_bytes());
-        bytes.extend(inode.to_ne_bytes());
+        bytes.extend(inode.0.to_ne_bytes());
     }
     bytes
 }
@@ -134,14 +134,14 @@ pub(crate) fn read_questions(bytes: &[u8]) -> Option<HolderQuestions> {
         let [pid, what, low, high] = numbers(bytes)?;
         let [a, b, c, d] = low.to_ne_bytes();
         let [e, f, g, h] = high.to_ne_bytes();
-        let inode = u64::from_ne_bytes([a, b, c, d, e, f, g, h]);
+        let inode = Inode(u64::from_ne_bytes([a, b, c, d, e, f, g, h]));
         let object = match what {
             0 => Object::Socket { inode },
             1 | 2 => Object::Pipe { inode, writes: what == 2 },
             3 | 4 => Object::Fifo { inode, writes: what == 4 },
             _ => return None,
         };
-        Some(Question { pid, object })
+        Some(Question { pid: ProcessId(pid), object })
     };
     let questions = all.iter().map(question).collect::<Option<Vec<_>>>()?;
     Some(HolderQuestions { number: u64::from_ne_bytes(*number), questions })
@@ -204,7 +204,9 @@ mod tests {
 
     #[test]
     fn questions_and_answers_about_one_object_travel_whole_or_not_at_all() {
-        for ask in [ProbeRequest::Pin, ProbeRequest::Unpin(7), ProbeRequest::User(u32::MAX)] {
+        for ask in
+            [ProbeRequest::Pin, ProbeRequest::Unpin(7), ProbeRequest::User(ProcessId(u32::MAX))]
+        {
             let bytes = ask.to_bytes(9);
             assert_eq!(
                 ProbeRequest::read(&bytes),
@@ -226,7 +228,7 @@ mod tests {
 
     #[test]
     fn questions_about_holders_travel_with_their_verdicts() {
-        let inode = 0x0123_4567_89ab_cdef;
+        let inode = Inode(0x0123_4567_89ab_cdef);
         let objects = [
             Object::Socket { inode },
             Object::Pipe { inode, writes: false },
@@ -234,12 +236,12 @@ mod tests {
             Object::Fifo { inode, writes: false },
             Object::Fifo { inode, writes: true },
         ];
-        let asked = objects.map(|object| Question { pid: 4711, object });
+        let asked = objects.map(|object| Question { pid: ProcessId(4711), object });
         let bytes = questions(3, &asked);
         let HolderQuestions { number, questions: read } = read_questions(&bytes).unwrap();
         assert_eq!((number, read.len()), (3, asked.len()));
         assert!(read.iter().zip(asked).all(|(one, other)| one.object == other.object));
-        assert!(read.iter().all(|one| one.pid == 4711));
+        assert!(read.iter().all(|one| one.pid == ProcessId(4711)));
         assert!(read_questions(&bytes[..bytes.len() - 1]).is_none());
         let too_many = vec![asked[0]; QUESTIONS_MAX + 1];
         assert!(read_questions(&questions(3, &too_many)).is_none());

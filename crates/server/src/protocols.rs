@@ -22,8 +22,9 @@ use rustix::net::{
     AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen,
     shutdown, socket_with, socketpair, sockopt,
 };
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Uid, pidfd_open};
 use sojourn_ipc::ancillary;
+use sojourn_session::ProcessId;
 use sojourn_session::protocol::SUFFIX;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -49,7 +50,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// A process that runs.
 #[derive(Debug)]
 struct Running {
-    uid: u32,
+    uid: Uid,
     child: Child,
     /// Readable when the process has ended.
     process: OwnedFd,
@@ -78,7 +79,7 @@ impl Drop for Listening {
 }
 
 /// Tells if a user's programs may use the server; `None` once there is no server.
-type Serves = Box<dyn Fn(u32) -> Option<bool> + Send>;
+type Serves = Box<dyn Fn(Uid) -> Option<bool> + Send>;
 
 /// The protocol servers, and where their clients connect.
 pub(crate) struct Beside {
@@ -126,8 +127,8 @@ impl Protocols {
 
     /// Returns the user whom the process of that number serves, if it is one of these. The number
     /// is the process's own until it is reaped, which happens under the same lock.
-    pub(crate) fn user_of(&self, pid: u32) -> Option<u32> {
-        self.lock().iter().find(|one| one.child.id() == pid).map(|one| one.uid)
+    pub(crate) fn user_of(&self, pid: ProcessId) -> Option<Uid> {
+        self.lock().iter().find(|one| one.child.id() == pid.0).map(|one| one.uid)
     }
 
     /// Starts the thread that hands connections over, for as long as the session server lives.
@@ -145,7 +146,7 @@ impl Protocols {
         loop {
             self.sleep(listener);
             self.reap();
-            if serves(0).is_none() {
+            if serves(Uid::ROOT).is_none() {
                 return;
             }
             loop {
@@ -180,7 +181,7 @@ impl Protocols {
             Ok(None) => true,
             Ok(Some(status)) if status.success() => false,
             ended => {
-                let (uid, pid) = (one.uid, one.child.id());
+                let (uid, pid) = (one.uid.as_raw(), one.child.id());
                 log::say(
                     Level::Warn,
                     format_args!("{PROGRAM} {pid} of user {uid} has died: {ended:?}"),
@@ -192,9 +193,7 @@ impl Protocols {
 
     fn take(&self, serves: &Serves, client: OwnedFd, stranded: &mut Vec<OwnedFd>) {
         let handed = match sockopt::socket_peercred(&client) {
-            Ok(who) if serves(who.uid.as_raw()) == Some(true) => {
-                self.hand(who.uid.as_raw(), &client)
-            }
+            Ok(who) if serves(who.uid) == Some(true) => self.hand(who.uid, &client),
             Ok(_) => Err(Errno::ACCESS),
             Err(error) => Err(error),
         };
@@ -208,7 +207,7 @@ impl Protocols {
     }
 
     /// Hands a connection to the process of its user, which is started if need be.
-    fn hand(&self, uid: u32, client: &OwnedFd) -> Result<(), Errno> {
+    fn hand(&self, uid: Uid, client: &OwnedFd) -> Result<(), Errno> {
         let mut running = self.lock();
         let theirs = running.iter_mut().find(|one| one.uid == uid && one.control.is_some());
         if let Some(one) = theirs {
@@ -229,7 +228,7 @@ impl Protocols {
         done
     }
 
-    fn spawn(&self, uid: u32) -> Result<Running, Errno> {
+    fn spawn(&self, uid: Uid) -> Result<Running, Errno> {
         let flags = SocketFlags::CLOEXEC;
         let (control, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
@@ -243,7 +242,10 @@ impl Protocols {
             spawned.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))?;
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
         let process = pidfd_open(pid, PidfdFlags::empty())?;
-        log::say(Level::Info, format_args!("{PROGRAM} {} serves user {uid}", child.id()));
+        log::say(
+            Level::Info,
+            format_args!("{PROGRAM} {} serves user {}", child.id(), uid.as_raw()),
+        );
         Ok(Running { uid, child, process, control: Some(control), since: Instant::now() })
     }
 }
@@ -280,20 +282,22 @@ mod tests {
     #[test]
     fn each_user_has_a_process_of_its_own_and_it_is_known_by_its_number() {
         let protocols = protocols("/bin/cat");
-        for uid in [1, 2, 1] {
-            protocols.hand(uid, &client()).unwrap();
+        let [one, other] = [1, 2].map(Uid::from_raw);
+        for user in [one, other, one] {
+            protocols.hand(user, &client()).unwrap();
         }
-        let numbers: Vec<_> = protocols.lock().iter().map(|one| one.child.id()).collect();
+        let numbers: Vec<_> =
+            protocols.lock().iter().map(|one| ProcessId(one.child.id())).collect();
         assert_eq!(numbers.len(), 2);
         assert_eq!(
             numbers.iter().map(|pid| protocols.user_of(*pid)).collect::<Vec<_>>(),
-            [Some(1), Some(2)]
+            [Some(one), Some(other)]
         );
-        assert_eq!(protocols.user_of(std::process::id()), None);
+        assert_eq!(protocols.user_of(ProcessId::own()), None);
         protocols.lock().iter_mut().for_each(|one| drop(one.child.kill()));
         reaped(&protocols);
         assert_eq!(protocols.user_of(numbers[0]), None, "its number may be another's soon");
-        protocols.hand(1, &client()).unwrap();
+        protocols.hand(Uid::from_raw(1), &client()).unwrap();
         protocols.lock().iter_mut().for_each(|one| drop(one.child.kill()));
         reaped(&protocols);
     }
@@ -301,13 +305,13 @@ mod tests {
     #[test]
     fn a_process_that_takes_no_more_is_not_started_anew_at_once() {
         let protocols = protocols("/bin/cat");
-        protocols.hand(1, &client()).unwrap();
+        protocols.hand(Uid::from_raw(1), &client()).unwrap();
         // As if it had shut its side down.
         protocols.lock()[0].control = None;
-        assert_eq!(protocols.hand(1, &client()), Err(Errno::BUSY));
-        assert_eq!(protocols.hand(2, &client()), Ok(()), "another user");
+        assert_eq!(protocols.hand(Uid::from_raw(1), &client()), Err(Errno::BUSY));
+        assert_eq!(protocols.hand(Uid::from_raw(2), &client()), Ok(()), "another user");
         protocols.lock()[0].since -= PACE;
-        assert_eq!(protocols.hand(1, &client()), Ok(()));
+        assert_eq!(protocols.hand(Uid::from_raw(1), &client()), Ok(()));
         assert_eq!(protocols.lock().len(), 3);
         protocols.lock().iter_mut().for_each(|one| drop(one.child.kill()));
         reaped(&protocols);
@@ -316,7 +320,7 @@ mod tests {
     #[test]
     fn without_the_program_nobody_is_served_and_nothing_breaks() {
         let protocols = protocols("/nowhere/at/all");
-        assert_eq!(protocols.hand(1, &client()), Err(Errno::NOENT));
+        assert_eq!(protocols.hand(Uid::from_raw(1), &client()), Err(Errno::NOENT));
         assert!(protocols.lock().is_empty());
     }
 }

@@ -10,6 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::{Errno, IoSlice};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::process::Uid;
 use sojourn_ipc::ancillary;
 use sojourn_ipc::proxy::{self, ClientSocket, ProxyState};
 use std::collections::HashMap;
@@ -47,7 +48,7 @@ struct User {
 
 #[derive(Debug, Default)]
 struct Users {
-    by_uid: HashMap<u32, User>,
+    by_uid: HashMap<Uid, User>,
     stranded: Vec<OwnedFd>,
 }
 
@@ -70,7 +71,7 @@ impl Proxies {
 
     /// Gives up the proxies of users who have no processes here: each ends with its last client.
     /// Returns true if one is about to end.
-    pub(crate) fn keep(&self, has_clients: impl Fn(u32) -> bool) -> bool {
+    pub(crate) fn keep(&self, has_clients: impl Fn(Uid) -> bool) -> bool {
         let mut users = self.lock();
         users.by_uid.retain(|uid, user| {
             user.processes.retain(|process| !has_ended(process));
@@ -135,10 +136,10 @@ impl proxy::Proxies for Proxies {
     fn share(&self, socket: OwnedFd, uid: u32) -> Option<ClientSocket> {
         limit_unread(&socket);
         let Users { by_uid, stranded } = &mut *self.lock();
-        let is_known = by_uid.contains_key(&uid);
+        let is_known = by_uid.contains_key(&Uid::from_raw_unchecked(uid));
         let mut made = Err(Errno::BUSY);
         if is_known || by_uid.len() < USERS_MAX {
-            let user = by_uid.entry(uid).or_default();
+            let user = by_uid.entry(Uid::from_raw_unchecked(uid)).or_default();
             // The user may have no proxy yet, or its proxy has ended or is lost.
             made = user.hand(&socket).or_else(|_| {
                 user.start(&self.spawner)?;

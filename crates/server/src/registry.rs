@@ -45,12 +45,13 @@ use crate::key::Key;
 use end::End;
 use inbox::Inboxes;
 use process::Process;
+use rustix::process::Uid;
 use shares::Shares;
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::Descriptor;
 use sojourn_pump::Counts;
 use sojourn_pump::figures::Figures;
-use sojourn_session::{HomeT, InboxSlot, KindT, LocalNumber, ReasonT, StreamNumber};
+use sojourn_session::{HomeT, InboxSlot, Inode, KindT, LocalNumber, ReasonT, StreamNumber};
 use sojourn_stream::LayerTimes;
 use std::collections::HashMap;
 
@@ -72,7 +73,7 @@ pub struct OfferArguments {
     /// Where the session is to be while it is away, if its peer is on another host.
     pub home: HomeT,
     /// The end's inode, for administrators; 0 if it has none of its own.
-    pub inode: u64,
+    pub inode: Inode,
 }
 
 /// The result of an offer.
@@ -138,7 +139,7 @@ pub struct Limits {
     /// Descriptors that the server may keep; each user has a share.
     pub descriptors: usize,
     /// The user who may have all of that, like root.
-    pub own_user: u32,
+    pub own_user: Uid,
     /// Slots of an inbox.
     pub slots: u32,
     /// Ends of different users may be paired.
@@ -176,7 +177,7 @@ struct Stream {
     /// Each side's place.
     places: [Option<InboxSlot>; 2],
     /// Each side's user.
-    users: [u32; 2],
+    users: [Uid; 2],
     since_ms: u64,
     is_recalled: bool,
 }
@@ -224,7 +225,7 @@ pub struct Registry {
     streams: HashMap<StreamNumber, Stream>,
     inboxes: Inboxes,
     /// Streams of each user.
-    users: HashMap<u32, usize>,
+    users: HashMap<Uid, usize>,
     /// Ends of each user, and descriptors that the server keeps for each.
     ends: Shares,
     descriptors: Shares,
@@ -349,7 +350,7 @@ impl Registry {
 
     /// Returns true if a user has processes here.
     #[must_use]
-    pub fn has_user(&self, uid: u32) -> bool {
+    pub fn has_user(&self, uid: Uid) -> bool {
         let mut processes = self.processes.iter();
         processes.any(|(id, process)| *id != CARRIER && process.info.uid == uid)
     }

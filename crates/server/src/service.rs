@@ -29,6 +29,7 @@ use crate::registry::{CallError, Registry};
 use allowance::Allowance;
 use inspector::Inspector;
 use rustix::io::Errno;
+use rustix::process::Uid;
 use sojourn_carrier::CommandSender;
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::Fault;
@@ -69,7 +70,7 @@ pub struct Sojournd {
     beats: Beats,
     begun: Instant,
     jobs: Mutex<Sender<Job>>,
-    own_user: u32,
+    own_user: Uid,
     /// Every user may use the server.
     is_public: bool,
     /// [`Rules::asks_for_packets`].
@@ -132,7 +133,7 @@ pub struct Rules {
     /// Sockets whose peers are on other hosts go to the carrier.
     pub carries: bool,
     /// The user whose server it is; `None` is the user of the process.
-    pub own_user: Option<u32>,
+    pub own_user: Option<Uid>,
 }
 
 /// What follows from the work that is due now and then.
@@ -150,8 +151,8 @@ impl Sojournd {
     }
 
     /// Returns true if that user's programs may use the server.
-    pub(crate) fn serves(&self, uid: u32) -> bool {
-        self.is_public || uid == 0 || uid == self.own_user
+    pub(crate) fn serves(&self, uid: Uid) -> bool {
+        self.is_public || uid.is_root() || uid == self.own_user
     }
 
     /// Makes the server end now, because of a signal.

@@ -6,7 +6,7 @@
 
 use crate::log::{self, Level};
 use crate::service::{Sojournd, Stop, Ticked};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, Uid, getrlimit, setrlimit};
 use sojourn_ipc::rt::{self, Arrival, Served, Service};
 use sojourn_ipc::{Deadline, Reason, Server, ServerOptions, Wait};
 use sojourn_session::{AdminService, CarryService, SessionService};
@@ -22,7 +22,7 @@ const LEAVE_LIMIT: Duration = Duration::from_secs(3);
 const LEAVE_EVERY: Duration = Duration::from_millis(5);
 
 /// Returns the options of an endpoint of the server.
-pub(crate) fn server_options(own_user: Option<u32>) -> ServerOptions {
+pub(crate) fn server_options(own_user: Option<Uid>) -> ServerOptions {
     ServerOptions {
         // No client is in such a hurry that a processor should spin for it.
         wait: Wait::Park,
@@ -30,7 +30,7 @@ pub(crate) fn server_options(own_user: Option<u32>) -> ServerOptions {
         max_message: 64 << 10,
         // No call has a grant, and each would be a mapping of the server's.
         max_granted: 0,
-        own_user,
+        own_user: own_user.map(Uid::as_raw),
         ..ServerOptions::default()
     }
 }

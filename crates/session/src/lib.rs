@@ -22,4 +22,6 @@ pub mod protocol;
 pub mod reason;
 
 pub use config::{Config, ConfigError};
-pub use identity::{DelegationToken, InboxNumber, InboxSlot, LocalNumber, StreamNumber};
+pub use identity::{
+    DelegationToken, InboxNumber, InboxSlot, Inode, LocalNumber, ProcessId, StreamNumber,
+};

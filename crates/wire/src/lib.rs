@@ -13,6 +13,8 @@
 //!   (`Header`) is plain data with `emit`; the emitted bytes parse to the same value.
 //! * [`checksum`]: the Internet checksum, whole, in parts, partial and incremental; [`vnet`]: the
 //!   offload header, which describes an interface's work on checksums and segments.
+//! * [`netlink`]: not a packet's format but the kernel's, for answers about interfaces, sockets and
+//!   rules: messages and their attributes.
 //!
 //! Bytes from the network may be damaged or hostile: the result is a [`Malformed`], never a panic.
 
@@ -32,6 +34,7 @@ pub mod ip;
 pub mod ipv4;
 pub mod ipv6;
 mod malformed;
+pub mod netlink;
 mod octets;
 pub mod tcp;
 pub mod udp;

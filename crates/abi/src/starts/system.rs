@@ -1,10 +1,9 @@
-//! The files of the record of starts, by system calls that the caller makes: the preload library
-//! and the loader have a function of their own for bare calls.
+//! The files of the record of starts, by system calls that the caller makes: this crate makes none.
 //!
 //! Not here: what is read and written (`starts`).
 
 use super::{Fd, Files, Status};
-use crate::loadable::Kernel;
+use crate::loadable::{Kernel, soft_limit};
 use core::ffi::CStr;
 
 /// The flags of all files and folders that are opened here.
@@ -60,10 +59,6 @@ impl<C: Kernel, S: Fn(Fd) -> Option<libc::stat>> Files for System<C, S> {
     }
 
     fn size_limit(&self) -> u64 {
-        // `struct rlimit`: the soft limit and the hard one.
-        let mut limit = [0u64; 2];
-        let (which, to) = (libc::RLIMIT_FSIZE as usize, limit.as_mut_ptr() as usize);
-        (self.call)(libc::SYS_prlimit64, [0, which, 0, to, 0, 0]);
-        limit[0]
+        soft_limit(&self.call, libc::RLIMIT_FSIZE).unwrap_or(0)
     }
 }

@@ -251,6 +251,8 @@ fn values_of_the_setting() {
         (Some(b"off"), Load::Off),
         (Some(b"false"), Load::Off),
         (Some(b"nonsense"), Load::Off),
+        (Some(b"AUTO"), Load::Auto),
+        (Some(b"On"), Load::On),
     ] {
         assert_eq!(Load::read(value), load, "{value:?}");
     }

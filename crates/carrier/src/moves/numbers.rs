@@ -7,6 +7,7 @@ use crate::export::{Late, take_late};
 use crate::session::Delegated;
 use sojourn_proto::record::{Kind, SessionRecord, TcpRecord};
 use sojourn_pump::{position, unread, unsent};
+use sojourn_wire::tcp::SeqNum;
 
 /// Adds the bytes that the kernel has received and acknowledged after the session was taken out.
 /// Returns true if the peer's FIN has come so.
@@ -39,7 +40,8 @@ pub(super) fn last_known(delegated: &Delegated) -> SessionRecord {
     let is_told = position::apply(&stream.ledger().published(), tcp);
     if is_told {
         tcp.receive_queue = unread(stream);
-        OldestByte { seq: tcp.snd_una, skip } = oldest(tcp.snd_una, first);
+        let oldest = oldest(SeqNum(tcp.snd_una), SeqNum(first));
+        (tcp.snd_una, skip) = (oldest.seq.0, oldest.skip);
     }
     tcp.send_queue = unsent(stream, skip);
     let sent = tcp.snd_nxt.wrapping_sub(tcp.snd_una) as usize;
@@ -54,7 +56,7 @@ pub(super) fn last_known(delegated: &Delegated) -> SessionRecord {
 /// The oldest byte that the peer may not have.
 #[derive(Debug, PartialEq, Eq)]
 struct OldestByte {
-    seq: u32,
+    seq: SeqNum,
     /// Bytes of the ring before it.
     skip: usize,
 }
@@ -62,11 +64,10 @@ struct OldestByte {
 /// Returns the oldest byte by the ledger and by the beginning of the ring. The ring may still have
 /// bytes acknowledged last; or the ring has released them, and the program died before it wrote the
 /// ledger.
-fn oldest(told: u32, ring: u32) -> OldestByte {
-    let before = told.wrapping_sub(ring);
-    match before.cast_signed() {
+fn oldest(told: SeqNum, ring: SeqNum) -> OldestByte {
+    match told.ahead_of(ring) {
         ..0 => OldestByte { seq: ring, skip: 0 },
-        _ => OldestByte { seq: told, skip: before as usize },
+        before => OldestByte { seq: told, skip: before as usize },
     }
 }
 
@@ -91,10 +92,14 @@ mod tests {
 
     #[test]
     fn what_is_acknowledged_is_out_of_the_ring_before_or_after_it_is_told() {
-        assert_eq!(oldest(1000, 1000), OldestByte { seq: 1000, skip: 0 });
-        assert_eq!(oldest(1300, 1000), OldestByte { seq: 1300, skip: 300 });
-        assert_eq!(oldest(1000, 1300), OldestByte { seq: 1300, skip: 0 }, "told too late");
-        assert_eq!(oldest(u32::MAX, 4), OldestByte { seq: 4, skip: 0 });
-        assert_eq!(oldest(4, u32::MAX), OldestByte { seq: 4, skip: 5 });
+        assert_eq!(oldest(SeqNum(1000), SeqNum(1000)), OldestByte { seq: SeqNum(1000), skip: 0 });
+        assert_eq!(oldest(SeqNum(1300), SeqNum(1000)), OldestByte { seq: SeqNum(1300), skip: 300 });
+        assert_eq!(
+            oldest(SeqNum(1000), SeqNum(1300)),
+            OldestByte { seq: SeqNum(1300), skip: 0 },
+            "told too late"
+        );
+        assert_eq!(oldest(SeqNum(u32::MAX), SeqNum(4)), OldestByte { seq: SeqNum(4), skip: 0 });
+        assert_eq!(oldest(SeqNum(4), SeqNum(u32::MAX)), OldestByte { seq: SeqNum(4), skip: 5 });
     }
 }

@@ -7,7 +7,7 @@ use crate::carrier::{Carrier, OpenedJoin};
 use crate::clock::later;
 use crate::datagrams;
 use crate::export::{ExportError, addresses, export, has_filter, has_gap, release};
-use crate::fd_name::{FdName, Kept};
+use crate::fd_name::Kept;
 use crate::hasten::Hastening;
 use crate::links::{Links, Ticket};
 use crate::metastate::NextHop;
@@ -311,21 +311,9 @@ impl Carrier {
         let Self { links, sessions, tokens, flows, peer_inboxes, .. } = self;
         let Waiting { socket, stream, joined, ends, .. } = waiting;
         let ExportedSession { ticket, next_hop, record, sealed } = taken;
-        let Ticket { number: link, owner, socket: packets, port } = ticket;
         let token = token();
-        let fd_name = FdName {
-            token,
-            stream: joined.stream,
-            side: joined.side,
-            ring_bytes: joined.ring_bytes,
-            peer: ends.peer,
-            pid: ends.peer_pid,
-            interface: next_hop.interface,
-            owner,
-            link,
-            port,
-            datagrams: None,
-        };
+        let fd_name = joined.fd_name(token, &ends, &ticket, next_hop.interface);
+        let Ticket { number: link, socket: packets, port, .. } = ticket;
         let inbox = peer_inboxes.descriptors(ends.peer.inbox).unwrap_or_default();
         let kept = Kept { fd_name, region: joined.region, inbox, own: None };
         links.keeping.hold(&kept, ends.peer_process.as_fd(), Some(&socket), sealed.as_fd());

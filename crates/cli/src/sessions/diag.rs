@@ -2,11 +2,12 @@
 //!
 //! One request lists all Unix sockets of this process's network name space. See sock_diag(7).
 
-use super::name::Inode;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};
+use sojourn_session::Inode;
+use sojourn_wire::netlink::{HEADER_BYTES, Message, find, messages};
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -19,10 +20,8 @@ const NLM_F_DUMP: u16 = 0x300;
 const UDIAG_SHOW_PEER: u32 = 0x4;
 const UNIX_DIAG_PEER: u16 = 2;
 const AF_UNIX: u8 = 1;
-/// Lengths of the two headers of an answer, and of an attribute's.
-const HEADER: usize = 16;
+/// Length of `struct unix_diag_msg`.
 const MESSAGE: usize = 16;
-const ATTRIBUTE: usize = 4;
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
 /// Returns the inode of the peer of each connected Unix socket, by the socket's inode.
@@ -52,8 +51,8 @@ fn ask() -> Result<OwnedFd, Errno> {
     )?;
     sockopt::set_socket_timeout(&socket, Timeout::Recv, Some(ANSWER_WITHIN))?;
     // nlmsghdr, then unix_diag_req.
-    let mut request = Vec::with_capacity(HEADER + 24);
-    request.extend((HEADER as u32 + 24).to_ne_bytes());
+    let mut request = Vec::with_capacity(HEADER_BYTES + 24);
+    request.extend((HEADER_BYTES as u32 + 24).to_ne_bytes());
     request.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
     request.extend((NLM_F_REQUEST | NLM_F_DUMP).to_ne_bytes());
     request.extend([0; 8]);
@@ -67,27 +66,23 @@ fn ask() -> Result<OwnedFd, Errno> {
 }
 
 /// Reads the messages of one datagram. Returns true after the last message of the answer.
-fn read(mut bytes: &[u8], peers: &mut HashMap<Inode, Inode>) -> Result<bool, Errno> {
-    while bytes.len() >= HEADER {
-        let len = (u32_at(bytes, 0) as usize).clamp(HEADER, bytes.len());
-        let message = &bytes[HEADER..len];
-        match u16_at(bytes, 4) {
+fn read(bytes: &[u8], peers: &mut HashMap<Inode, Inode>) -> Result<bool, Errno> {
+    for Message { kind, body, .. } in messages(bytes) {
+        match kind {
             NLMSG_DONE => return Ok(true),
             NLMSG_ERROR => {
-                let code = u32_at(message, 0).cast_signed().wrapping_neg();
+                let code = u32_at(body, 0).unwrap_or(0).cast_signed().wrapping_neg();
                 let is_one = (1..4096).contains(&code);
                 return Err(if is_one { Errno::from_raw_os_error(code) } else { Errno::BADMSG });
             }
-            SOCK_DIAG_BY_FAMILY if message.len() >= MESSAGE => {
-                // unix_diag_msg: the inode is at 4; attributes follow.
-                let inode = u32_at(message, 4);
-                if let Some(peer) = peer_of(&message[MESSAGE..]) {
-                    peers.insert(Inode(inode.into()), Inode(peer.into()));
+            SOCK_DIAG_BY_FAMILY => {
+                // `struct unix_diag_msg`: the inode is at 4; attributes follow.
+                if let (Some(inode), Some(peer)) = (inode_at(body, 4), peer_of(body)) {
+                    peers.insert(inode, peer);
                 }
             }
             _ => {}
         }
-        bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
     }
     Ok(false)
 }
@@ -98,24 +93,16 @@ pub(super) fn fuzz_answer(bytes: &[u8]) {
     let _ = read(bytes, &mut HashMap::new());
 }
 
-fn peer_of(mut attributes: &[u8]) -> Option<u32> {
-    while attributes.len() >= ATTRIBUTE {
-        let len = (u16_at(attributes, 0) as usize).max(ATTRIBUTE);
-        if u16_at(attributes, 2) == UNIX_DIAG_PEER && attributes.len() >= ATTRIBUTE + 4 {
-            return Some(u32_at(attributes, ATTRIBUTE));
-        }
-        attributes = attributes.get(len.next_multiple_of(4)..).unwrap_or_default();
-    }
-    None
+fn peer_of(body: &[u8]) -> Option<Inode> {
+    inode_at(find(body.get(MESSAGE..)?, UNIX_DIAG_PEER)?, 0)
 }
 
-fn u16_at(bytes: &[u8], at: usize) -> u16 {
-    bytes.get(at..at + 2).map_or(0, |field| u16::from_ne_bytes([field[0], field[1]]))
+fn inode_at(bytes: &[u8], at: usize) -> Option<Inode> {
+    Some(Inode(u32_at(bytes, at)?.into()))
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    let field = bytes.get(at..at + 4);
-    field.map_or(0, |field| u32::from_ne_bytes([field[0], field[1], field[2], field[3]]))
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
 #[cfg(test)]

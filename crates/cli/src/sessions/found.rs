@@ -5,12 +5,11 @@
 //! unless the server has a reason of its own or of the program's.
 
 use super::diag;
-use super::name::Inode;
 use super::processes::{self, Object, Process};
 use super::row::{Row, home_word, kind_word};
 use super::standing::Observer;
 use super::tables::{Tables, Tcp, Udp, Unix};
-use sojourn_session::{HomeT, KindT, ReasonT};
+use sojourn_session::{HomeT, Inode, KindT, ReasonT};
 use std::collections::HashMap;
 use std::path::Path;
 

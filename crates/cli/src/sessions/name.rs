@@ -1,16 +1,6 @@
 //! The name of a session in the first column of `ss` and as argument of `move`.
 
-use sojourn_session::StreamNumber;
-
-/// The inode of a socket or pipe.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Inode(pub(crate) u64);
-
-impl std::fmt::Display for Inode {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.fmt(f)
-    }
-}
+use sojourn_session::{Inode, StreamNumber};
 
 /// The name of a session in the first column of `ss` and as argument of `move`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

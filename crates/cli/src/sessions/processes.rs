@@ -4,11 +4,10 @@
 //! root. A process may end while its files are read; files that cannot be read count as absent. See
 //! proc(5).
 
-use super::name::Inode;
 use crate::beside::{LIBRARY, LOADER};
 use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
 use sojourn_session::config::NamedValue;
-use sojourn_session::{Config, ReasonT, notice};
+use sojourn_session::{Config, Inode, ReasonT, notice};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs;

@@ -1,9 +1,9 @@
 //! One end of a session, as it is shown. Not here: how sessions are found.
 
 use super::connection::Connection;
-use super::name::{Inode, Name};
+use super::name::Name;
 use serde::{Serialize, Serializer};
-use sojourn_session::{HomeT, KindT, ReasonT, RefusedInfoT, SessionInfoT, StreamNumber};
+use sojourn_session::{HomeT, Inode, KindT, ReasonT, RefusedInfoT, SessionInfoT, StreamNumber};
 use std::ffi::CString;
 
 /// One end of a session, as it is shown. Fields are those of `--json`.

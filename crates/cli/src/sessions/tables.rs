@@ -4,7 +4,7 @@
 //! Each network name space has its own tables; `/proc/PID/net` has those of the process's name
 //! space. See proc_net(5).
 
-use super::name::Inode;
+use sojourn_session::Inode;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;

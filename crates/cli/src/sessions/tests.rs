@@ -6,7 +6,7 @@
 use super::row::Datagrams;
 use super::*;
 use crate::inspect::tests::Scratch;
-use sojourn_session::{HomeT, KindT};
+use sojourn_session::{HomeT, Inode, KindT};
 use std::ffi::CString;
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;

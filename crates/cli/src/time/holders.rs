@@ -3,7 +3,7 @@
 //!
 //! Not here: sessions of programs under Sojourn (`sessions`).
 
-use crate::sessions::Inode;
+use sojourn_session::Inode;
 use std::fs;
 use std::path::Path;
 

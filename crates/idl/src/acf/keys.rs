@@ -55,7 +55,7 @@ pub(super) const FOREIGN: &[(&str, &str)] = &[
     ("notify", "the loop of the server tells when a call begins and ends"),
 ];
 
-/// Whether `word` is a key of the ACF.
+/// Returns true if `word` is a key of the ACF.
 pub(crate) fn is_key(word: &str) -> bool {
     KEYS.iter().any(|k| k.name == word)
 }

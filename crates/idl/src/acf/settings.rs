@@ -77,7 +77,7 @@ fn place_name(place: char) -> &'static str {
     }
 }
 
-/// Whether two keys cannot stand together: the same twice, or opposites.
+/// Returns true if two keys cannot stand together: the same twice, or opposites.
 fn opposes(a: &str, b: &str) -> bool {
     const OPPOSITES: &[(&str, &str)] = &[
         ("copy_below", "reference_above"),
@@ -203,12 +203,12 @@ fn threshold(arg: &Arg) -> Option<Threshold> {
     }
 }
 
-/// Whether the argument of `allocate` asks for what it is anyway.
+/// Returns true if the argument of `allocate` asks for what it is anyway.
 pub(super) fn is_arena(arg: &Arg) -> bool {
     matches!(allocate(arg), None | Some(Allocate::Arena))
 }
 
-/// Whether the argument of `allocate` names a pool or a function.
+/// Returns true if the argument of `allocate` names a pool or a function.
 pub(super) fn is_provider(arg: &Arg) -> bool {
     matches!(allocate(arg), Some(Allocate::Pool(_) | Allocate::Fn(_)))
 }

@@ -103,7 +103,7 @@ impl Diagnostic {
         self
     }
 
-    /// Whether it keeps output from being made.
+    /// Returns true if it keeps output from being made.
     #[must_use]
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error

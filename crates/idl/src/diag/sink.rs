@@ -84,13 +84,13 @@ impl Sink {
         self.holds.pop().and_then(|hold| hold.first)
     }
 
-    /// Whether any error has been seen.
+    /// Returns true if any error has been seen.
     #[must_use]
     pub fn has_errors(&self) -> bool {
         self.errors > 0
     }
 
-    /// Whether so many errors have been seen that going on is of no use.
+    /// Returns true if so many errors have been seen that going on is of no use.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.errors >= ERRORS_MAX

@@ -211,7 +211,7 @@ impl Spacing {
         self.value || self.open.contains(&true)
     }
 
-    /// Whether `before` ends an operand, so that an operator after it has two.
+    /// Returns true if `before` ends an operand, so that an operator after it has two.
     fn is_operand(before: Option<&Piece<'_>>) -> bool {
         before.is_some_and(|b| match b.kind {
             PieceKind::Word => b.text != "case",

@@ -151,7 +151,7 @@ impl IntRange {
         Self { low, high }
     }
 
-    /// Whether `n` lies within.
+    /// Returns true if `n` lies within.
     #[must_use]
     pub fn contains(self, n: i128) -> bool {
         (self.low..=self.high).contains(&n)

@@ -117,7 +117,7 @@ pub fn is_header(module: &Module, ty: &Ty) -> bool {
     matches!(strip(module, ty), Ty::Array(_) | Ty::String(_))
 }
 
-/// Whether the array has the 16-byte header of varying arrays.
+/// Returns true if the array has the 16-byte header of varying arrays.
 #[must_use]
 pub fn is_varying(array: &Array) -> bool {
     array.length.is_some() || array.first != Expr::Const(0)
@@ -297,13 +297,13 @@ fn named_is_fixed(module: &Module, id: TypeId, known: &mut Known<bool>) -> bool 
     }
 }
 
-/// Whether every parameter of the request is fixed.
+/// Returns true if every parameter of the request is fixed.
 #[must_use]
 pub fn request_is_fixed(module: &Module, operation: &Operation) -> bool {
     operation.params.iter().filter(|p| p.is_in()).all(|p| is_fixed(module, &p.ty))
 }
 
-/// Whether the result and every parameter of the reply are fixed.
+/// Returns true if the result and every parameter of the reply are fixed.
 #[must_use]
 pub fn reply_is_fixed(module: &Module, operation: &Operation) -> bool {
     operation.result.iter().all(|ty| is_fixed(module, ty))

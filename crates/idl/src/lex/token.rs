@@ -49,7 +49,7 @@ impl Token {
         }
     }
 
-    /// Whether it is this operator or separator.
+    /// Returns true if it is this operator or separator.
     pub(crate) fn is(&self, punct: &str) -> bool {
         matches!(self.kind, Kind::Punct(p) if p == punct)
     }

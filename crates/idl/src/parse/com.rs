@@ -56,7 +56,7 @@ pub(crate) fn is_com(tokens: &Tokens) -> bool {
     })
 }
 
-/// Whether a file imports any other.
+/// Returns true if a file imports any other.
 pub(crate) fn imports(tokens: &Tokens) -> bool {
     let is_import =
         |two: &[Token]| two[0].ident() == Some("import") && matches!(two[1].kind, Kind::Str(_));

@@ -160,7 +160,7 @@ impl Parser<'_> {
         words > 1 && self.cursor.peek_at(end).is(")") && is_value
     }
 
-    /// Whether the word behind the bracket can be nothing but a type.
+    /// Returns true if the word behind the bracket can be nothing but a type.
     fn is_scalar_word(&self) -> bool {
         self.cursor.peek_at(1).ident().is_some_and(super::keys::is_keyword)
     }

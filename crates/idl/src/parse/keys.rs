@@ -222,12 +222,12 @@ const SOFT: &[&str] = &[
     "_Thread_local",
 ];
 
-/// Whether `word` cannot be a name.
+/// Returns true if `word` cannot be a name.
 pub(crate) fn is_keyword(word: &str) -> bool {
     KEYWORDS.contains(&word) || is_soft(word)
 }
 
-/// Whether `word` is reserved for the sake of C output only, so that reading can go on.
+/// Returns true if `word` is reserved for the sake of C output only, so that reading can go on.
 pub(crate) fn is_soft(word: &str) -> bool {
     SOFT.contains(&word)
 }

@@ -269,7 +269,7 @@ impl Parser<'_> {
     }
 }
 
-/// Whether a structure or union is defined where it is used.
+/// Returns true if a structure or union is defined where it is used.
 fn is_body(ty: &TypeSpec) -> bool {
     matches!(
         &ty.kind,

@@ -345,7 +345,7 @@ impl Parser<'_> {
     }
 }
 
-/// Whether the token can begin a type, to give better messages.
+/// Returns true if the token can begin a type, to give better messages.
 pub(super) fn begins_type(kind: &Kind) -> bool {
     matches!(kind, Kind::Ident(_))
 }

@@ -9,7 +9,7 @@ use crate::source::Span;
 /// A condition whose `#endif` has not come yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Branch {
-    /// What stands here is read.
+    /// True if the lines of this branch are read.
     pub(super) is_live: bool,
     /// A part of this condition has been read, or none may be.
     is_done: bool,

@@ -62,7 +62,7 @@ impl Macros {
         }
     }
 
-    /// Whether so many tokens more may be made.
+    /// Returns true if so many tokens more may be made.
     fn spend(&mut self, count: usize, span: Span, sink: &mut Sink) -> bool {
         let left = self.budget.checked_sub(count + 1);
         if left.is_none() {

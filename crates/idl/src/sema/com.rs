@@ -122,7 +122,7 @@ impl Analyzer<'_> {
         true
     }
 
-    /// Whether two types are one scalar, or structures with the same fields.
+    /// Returns true if two types are one scalar, or structures with the same fields.
     fn is_same(&self, first: &Ty, again: &Ty) -> bool {
         let (first, again) = (self.strip(first), self.strip(again));
         let (Ty::Named(a), Ty::Named(b)) = (first, again) else { return first == again };

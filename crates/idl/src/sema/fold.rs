@@ -9,7 +9,7 @@ use crate::ir::{BinaryOp, ConstValue, Expr, UnaryOp};
 use crate::layout::scalar_size;
 use crate::source::Span;
 
-/// What an expression comes to.
+/// The result of folding an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Folded {
     /// A constant.

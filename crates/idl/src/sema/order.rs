@@ -336,7 +336,7 @@ impl<'a> TypeOrder<'a> {
         Some(OpenType { id, steps: targets.chain(parts).collect() })
     }
 
-    /// Whether `from` needs, by value, anything that is open now.
+    /// Returns true if `from` needs, by value, anything that is open now.
     fn needs_open(&self, from: TypeId) -> bool {
         let mut seen = HashSet::from([from]);
         let mut queue = vec![from];

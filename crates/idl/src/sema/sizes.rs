@@ -20,12 +20,12 @@ pub(super) struct Extent {
 }
 
 impl Extent {
-    /// Whether anything is said, so that a pointer is an array.
+    /// Returns true if anything is said, so that a pointer is an array.
     pub(super) fn is_given(&self) -> bool {
         self.size.is_some() || self.is_varying()
     }
 
-    /// Whether only a part may be transmitted.
+    /// Returns true if only a part may be transmitted.
     pub(super) fn is_varying(&self) -> bool {
         self.first.is_some() || self.length.is_some() || self.last.is_some()
     }

@@ -93,7 +93,7 @@ impl Analyzer<'_> {
         })
     }
 
-    /// What C lets fields be and nothing else does. `None`: reported.
+    /// Refuses forms of fields that only C has, as bit fields. `None` if one was reported.
     fn check_field_form(&mut self, member: &Member) -> Option<()> {
         if let Some(span) = member.bits {
             self.error(
@@ -136,7 +136,7 @@ impl Analyzer<'_> {
         }
     }
 
-    /// Whether a context handle is part of the type.
+    /// Returns true if a context handle is part of the type.
     pub(super) fn holds_context(&self, ty: &Ty, depth: u32) -> bool {
         if depth > 64 {
             return false;
@@ -176,7 +176,7 @@ fn selected_by_sibling(member: &Member, members: &[Member]) -> Option<Member> {
     Some(member)
 }
 
-/// Whether a type can be named again: it is not defined where it stands.
+/// Returns true if a type can be named again: it is not defined where it stands.
 fn is_reference(ty: &TypeSpec) -> bool {
     matches!(&ty.kind, Words::Scalar(_) | Words::Named(_) | Words::Enum(Enum { members: None, .. }))
 }

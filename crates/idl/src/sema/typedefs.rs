@@ -170,7 +170,7 @@ impl Analyzer<'_> {
         self.define(name, Meaning::Type { base: Base::Ty(Ty::Named(id)), shape });
     }
 
-    /// Whether the structure behind `base` took this very name.
+    /// Returns true if the structure behind `base` took this very name.
     fn is_own_name(&mut self, base: &Base, name: &str) -> bool {
         match base {
             Base::Ty(Ty::Named(id)) | Base::Union(id) => self.pending(*id).def.name == name,

@@ -47,7 +47,9 @@ use outside::{Outside, ProgramDescriptors, ServerMessage, take_watched};
 use rustix::fd::{AsFd, BorrowedFd};
 use sojourn_ipc::rt::CallError;
 use sojourn_ipc::{Connection, Deadline};
-use sojourn_session::{HomeT, KindT, LocalNumber, ReasonT, SessionClient, WhereT};
+use sojourn_session::{
+    HomeT, Inode, KindT, LocalNumber, ProcessId, ReasonT, SessionClient, WhereT,
+};
 use sojourn_shm::aside::{self};
 use sojourn_shm::fault;
 use std::collections::{HashMap, VecDeque};
@@ -88,7 +90,7 @@ impl Thread {
             engine,
             kit,
             aside,
-            tid: rustix::thread::gettid().as_raw_nonzero().get(),
+            tid: rustix::thread::gettid(),
             has_client: false,
             server_messages: VecDeque::new(),
             placing: None,
@@ -205,7 +207,7 @@ impl Thread {
                     session.kernel_event();
                 }
             }
-            PEER => self.peer_died(rest as u32),
+            PEER => self.peer_died(ProcessId(rest as u32)),
             FLUSH => {
                 if let Some(session) = self.engine.pool.session(Slot::from_event(rest)) {
                     session.room_came();
@@ -370,7 +372,7 @@ impl Thread {
     }
 
     /// Offers the descriptors of an inode that an administrator wants away, or sends them home.
-    fn offer_wanted(&mut self, inode: u64, home: HomeT) {
+    fn offer_wanted(&mut self, inode: Inode, home: HomeT) {
         let descriptors = &mut ProgramDescriptors(&mut self.aside, self.tid);
         match self.library.wanted(inode, home, descriptors) {
             Wanted::Offer(offers) => offers.into_iter().for_each(|offer| self.offer(offer)),
@@ -399,11 +401,11 @@ impl Thread {
     }
 
     /// Tells the server why the descriptors of an inode stay in the kernel.
-    fn decline_inode(&mut self, inode: u64, reason: ReasonT, figures: TrialRates) {
+    fn decline_inode(&mut self, inode: Inode, reason: ReasonT, figures: TrialRates) {
         let limit = Deadline::after(ANSWER_LIMIT);
         let TrialRates { in_kernel, away } = figures;
         let told = self
-            .tell(|client| client.with_deadline(limit).declined(inode, reason, in_kernel, away));
+            .tell(|client| client.with_deadline(limit).declined(inode.0, reason, in_kernel, away));
         self.lose_server_unless_heard(told);
     }
 
@@ -422,7 +424,7 @@ impl Thread {
         self.engine.pool.session(self.joined.get(&local)?.slot)
     }
 
-    fn peer_died(&mut self, pid: u32) {
+    fn peer_died(&mut self, pid: ProcessId) {
         let of_peer: Vec<Slot> = self
             .joined
             .values()

@@ -11,7 +11,7 @@ use crate::moves::offer::Offer;
 use crate::process::library::Library;
 use crate::process::thresholds::{allows, kind_of};
 use core::sync::atomic::Ordering;
-use sojourn_session::{HomeT, ReasonT};
+use sojourn_session::{HomeT, Inode, ReasonT};
 
 /// The answer to an administrator's wish.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl Library {
     /// goes to the kernel first.
     pub(crate) fn wanted(
         &self,
-        inode: u64,
+        inode: Inode,
         home: HomeT,
         descriptors: &mut dyn OpenDescriptors,
     ) -> Wanted {
@@ -100,10 +100,10 @@ impl Library {
 }
 
 /// Lists the numbers of this process at which that inode, of a socket or pipe, is open.
-fn numbers_of(library: &Library, inode: u64, descriptors: &mut dyn OpenDescriptors) -> Vec<i32> {
+fn numbers_of(library: &Library, inode: Inode, descriptors: &mut dyn OpenDescriptors) -> Vec<i32> {
     let is_it = |fd: &i32| {
         let found = kernel::at(*fd).and_then(rustix::fs::fstat);
-        found.is_ok_and(|found| found.st_ino == inode) && kind_of(*fd).is_some()
+        found.is_ok_and(|found| Inode(found.st_ino) == inode) && kind_of(*fd).is_some()
     };
     let mut all = descriptors.numbers();
     if all.is_empty() {

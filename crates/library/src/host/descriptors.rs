@@ -6,6 +6,7 @@
 //! `unmanaged_sets`).
 
 use crate::host::{Host, OwnCalls};
+use rustix::process::Pid;
 
 /// Looks at the descriptors of the program's table.
 pub(crate) trait OpenDescriptors {
@@ -24,13 +25,13 @@ pub(crate) trait OpenDescriptors {
 /// Looks from the calling thread, at the table of the thread `tid` of this process.
 #[derive(Debug)]
 pub(crate) struct Direct {
-    pub(crate) tid: i32,
+    pub(crate) tid: Pid,
 }
 
 impl Direct {
     /// Looks at the calling thread's own table.
     pub(crate) fn here() -> Self {
-        Self { tid: rustix::thread::gettid().as_raw_nonzero().get() }
+        Self { tid: rustix::thread::gettid() }
     }
 
     /// Lists the numbers that are names in a folder.
@@ -42,11 +43,11 @@ impl Direct {
 
 impl OpenDescriptors for Direct {
     fn numbers(&mut self) -> Vec<i32> {
-        Self::in_folder(&format!("/proc/self/task/{}/fd", self.tid))
+        Self::in_folder(&format!("/proc/self/task/{}/fd", self.tid.as_raw_pid()))
     }
 
     fn sets(&mut self) -> Vec<i32> {
-        let tid = self.tid;
+        let tid = self.tid.as_raw_pid();
         let is_set = |fd: &i32| {
             let target = std::fs::read_link(format!("/proc/self/task/{tid}/fd/{fd}"));
             target.is_ok_and(|target| target.as_os_str() == "anon_inode:[eventpoll]")
@@ -55,7 +56,7 @@ impl OpenDescriptors for Direct {
     }
 
     fn info(&mut self, fd: i32) -> String {
-        let name = format!("/proc/self/task/{}/fdinfo/{fd}", self.tid);
+        let name = format!("/proc/self/task/{}/fdinfo/{fd}", self.tid.as_raw_pid());
         std::fs::read_to_string(name).unwrap_or_default()
     }
 }

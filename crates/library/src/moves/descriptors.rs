@@ -16,7 +16,7 @@ use core::sync::atomic::Ordering;
 use core::time::Duration;
 use rustix::fs::FileType;
 use rustix::net::sockopt;
-use sojourn_session::{KindT, ReasonT};
+use sojourn_session::{Inode, KindT, ReasonT};
 use sojourn_shm::Deadline;
 use sojourn_shm::deadline::now_ns;
 
@@ -369,14 +369,14 @@ impl Library {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct PipeInode {
     device: u64,
-    inode: u64,
+    inode: Inode,
 }
 
 /// Returns the inode of the pipe at `fd`, if it is one.
 fn pipe_at(fd: i32) -> Option<PipeInode> {
     let found = rustix::fs::fstat(crate::host::kernel::at(fd).ok()?).ok()?;
     let is_pipe = FileType::from_raw_mode(found.st_mode) == FileType::Fifo;
-    is_pipe.then_some(PipeInode { device: found.st_dev, inode: found.st_ino })
+    is_pipe.then_some(PipeInode { device: found.st_dev, inode: Inode(found.st_ino) })
 }
 
 impl Session {

@@ -308,7 +308,7 @@ fn ask(engine: &Engine, word: Option<&AtomicU32>) {
 
 /// Returns true if the process of `engine` has certainly ended.
 fn is_gone(engine: &Engine) -> bool {
-    let owner = i32::try_from(engine.pid).ok().and_then(rustix::process::Pid::from_raw);
+    let owner = engine.pid.seen();
     let is_seen = !engine.is_unseen.load(Ordering::SeqCst);
     let is_gone = |pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH);
     is_seen && owner.is_some_and(is_gone)
@@ -318,6 +318,7 @@ fn is_gone(engine: &Engine) -> bool {
 mod tests {
     use super::*;
     use rustix::fd::AsRawFd;
+    use sojourn_session::ProcessId;
 
     /// A move that the server has allowed before a child is there must not be made: the child may
     /// hold the descriptor, and knows of no session.
@@ -354,7 +355,7 @@ mod tests {
         ended.wait().unwrap();
         let mut engine = Engine::new(|_| {});
         assert!(!is_gone(&engine));
-        engine.pid = ended.id();
+        engine.pid = ProcessId(ended.id());
         assert!(is_gone(&engine));
         engine.is_unseen.store(true, Ordering::SeqCst);
         assert!(!is_gone(&engine));

@@ -186,7 +186,7 @@ impl Session {
         if has_ended {
             return true;
         }
-        let Some(pid) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) else {
+        let Some(pid) = pid.seen() else {
             return false;
         };
         rustix::process::test_kill_process(pid) == Err(Errno::SRCH)

@@ -17,7 +17,7 @@ use crate::session::{Facts, Session};
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use rustix::io::Errno;
-use sojourn_session::{JoinT, KindT, ReasonT, StreamNumber};
+use sojourn_session::{JoinT, KindT, ProcessId, ReasonT, StreamNumber};
 use sojourn_shm::Mapping;
 use sojourn_shm::deadline::now_ns;
 use sojourn_stream::{Inbox, Layout, Stream, Traffic};
@@ -30,7 +30,7 @@ pub(crate) struct Parts {
     /// Where the peer posts to.
     pub(crate) place: InboxPlace,
     /// The number here of the peer's process; 0 if it has none.
-    pub(crate) peer_pid: u32,
+    pub(crate) peer_pid: ProcessId,
 }
 
 /// Makes this side's view of a join's stream, in its region.

@@ -143,7 +143,7 @@ impl Library {
         }
     }
 
-    /// Whether this process is known to be the only holder.
+    /// Returns true if this process is known to be the only holder.
     pub(crate) fn is_sole(&self, entry: &FdEntry) -> bool {
         entry.has(mark::BORN_HERE)
             && !entry.has(mark::PASSED)

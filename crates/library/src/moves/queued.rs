@@ -71,11 +71,7 @@ impl Session {
         let phase = phase();
         let flush_news = stream.as_ref().map_or(0, |stream| stream.flush_news());
         let is_hidden = match (&stream, phase) {
-            (Some(stream), RxPhase::Residue(residue)) => {
-                stream.peer_flushes()
-                    && residue.flushed(stream).is_none()
-                    && stream.peer_flushing().is_none()
-            }
+            (Some(stream), RxPhase::Residue(residue)) => residue.is_flush_hidden(stream),
             _ => false,
         };
         (!is_hidden).then(|| Place { phase: discriminant(&phase), flush_news })

@@ -13,11 +13,11 @@ use crate::process::engine::Job;
 use crate::process::library::Library;
 use crate::process::thresholds::kind_of;
 use core::sync::atomic::Ordering;
-use sojourn_session::ReasonT;
+use sojourn_session::{Inode, ReasonT};
 
 /// A descriptor that stays in the kernel, as the server is told of it.
 pub(crate) struct KeptDescriptor {
-    pub(crate) inode: u64,
+    pub(crate) inode: Inode,
     pub(crate) reason: ReasonT,
 }
 
@@ -74,6 +74,6 @@ impl Library {
         let reason = self.table.known(fd)?.kept_for()?;
         kind_of(fd)?;
         let found = rustix::fs::fstat(kernel::at(fd).ok()?).ok()?;
-        Some(KeptDescriptor { inode: found.st_ino, reason })
+        Some(KeptDescriptor { inode: Inode(found.st_ino), reason })
     }
 }

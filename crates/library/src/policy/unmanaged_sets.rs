@@ -12,6 +12,7 @@ use crate::host::descriptors::OpenDescriptors;
 use crate::host::kernel;
 use crate::process::library::Library;
 use crate::process::looks::UnmanagedSets;
+use sojourn_session::Inode;
 
 impl Library {
     /// Returns true if one of `numbers`, all of one description, is in a set made past the library.
@@ -41,8 +42,8 @@ impl Library {
     }
 }
 
-pub(crate) fn inode(fd: i32) -> Option<u64> {
-    Some(rustix::fs::fstat(kernel::at(fd).ok()?).ok()?.st_ino)
+pub(crate) fn inode(fd: i32) -> Option<Inode> {
+    Some(Inode(rustix::fs::fstat(kernel::at(fd).ok()?).ok()?.st_ino))
 }
 
 /// A line of a set's `fdinfo` (proc(5)): one registration.
@@ -51,7 +52,7 @@ pub(crate) struct Member {
     pub(crate) fd: i32,
     pub(crate) events: u32,
     pub(crate) data: u64,
-    pub(crate) inode: Option<u64>,
+    pub(crate) inode: Option<Inode>,
 }
 
 /// Parses a set's `fdinfo`.
@@ -65,7 +66,10 @@ pub(crate) fn members_of(text: &str) -> impl Iterator<Item = Member> {
             match word {
                 "events:" => member.events = hex(words.next()?)? as u32,
                 "data:" => member.data = hex(words.next()?)?,
-                _ => member.inode = word.strip_prefix("ino:").and_then(hex).or(member.inode),
+                _ => {
+                    let inode = word.strip_prefix("ino:").and_then(hex).map(Inode);
+                    member.inode = inode.or(member.inode);
+                }
             }
         }
         Some(member)

@@ -14,8 +14,9 @@ use crate::session::pool::Pool;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 use once_cell::race::OnceBox;
+use rustix::process::Pid;
 use sojourn_session::protocol::client::TokenT;
-use sojourn_session::{HomeT, KindT, LocalNumber, ReasonT};
+use sojourn_session::{HomeT, Inode, KindT, LocalNumber, ProcessId, ReasonT};
 use sojourn_shm::{Deadline, Mapping};
 use sojourn_stream::Stream;
 use std::collections::VecDeque;
@@ -48,7 +49,7 @@ pub(crate) enum Job {
     /// A UDP socket has sent to a new address: ask the server for the route there.
     AskRoute { local: LocalNumber, to: IpAddr },
     /// An administrator wants this process's descriptors of that inode to be in that home.
-    Wanted { inode: u64, home: HomeT },
+    Wanted { inode: Inode, home: HomeT },
     /// The number is about to mean something else: withdraw the offer.
     Withdraw { fd: i32 },
     /// A descriptor is kept in the kernel: tell the server why.
@@ -103,7 +104,7 @@ pub(crate) struct Engine {
     pub(crate) board: OnceBox<Option<Mapping>>,
     /// Held while a descriptor's meaning changes and while a session joins.
     pub(crate) joining: Mutex<()>,
-    pub(crate) pid: u32,
+    pub(crate) pid: ProcessId,
     /// That number means nothing here: this is a child in another process name space.
     pub(crate) is_unseen: AtomicBool,
     pub(crate) next_local: AtomicU64,
@@ -122,7 +123,7 @@ pub(crate) struct Engine {
     pub(crate) mapped: AtomicU64,
     /// The number of threads of the library's own, and their thread ids.
     threads: AtomicU32,
-    tids: Mutex<Vec<i32>>,
+    tids: Mutex<Vec<Pid>>,
     /// Those threads are to end.
     is_ending: AtomicBool,
     /// Functions that wake threads of the library's own which the bell does not wake.
@@ -153,7 +154,7 @@ impl Engine {
             is_preparing: AtomicBool::new(false),
             board: OnceBox::new(),
             joining: Mutex::default(),
-            pid: std::process::id(),
+            pid: ProcessId::own(),
             is_unseen: AtomicBool::new(false),
             next_local: AtomicU64::new(1),
             unmanaged_sets: Mutex::default(),
@@ -197,7 +198,7 @@ impl Engine {
     ) -> bool {
         self.threads.fetch_add(1, Ordering::SeqCst);
         let counted = Box::new(move || {
-            let tid = rustix::thread::gettid().as_raw_nonzero().get();
+            let tid = rustix::thread::gettid();
             lock(&self.tids).push(tid);
             work();
             lock(&self.tids).retain(|own| *own != tid);
@@ -222,7 +223,7 @@ impl Engine {
     }
 
     /// Returns true if a thread is one of the library's own.
-    pub(crate) fn is_own_thread(&self, tid: i32) -> bool {
+    pub(crate) fn is_own_thread(&self, tid: Pid) -> bool {
         lock(&self.tids).contains(&tid)
     }
 
@@ -255,7 +256,7 @@ impl Engine {
     pub(crate) fn end_threads(&self) {
         let own = u64::from(self.threads.load(Ordering::SeqCst));
         // In a `fork` child the threads counted are the parent's.
-        if own == 0 || self.pid != std::process::id() {
+        if own == 0 || self.pid != ProcessId::own() {
             return;
         }
         let before = threads_here();

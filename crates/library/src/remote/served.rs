@@ -128,7 +128,7 @@ impl Session {
     fn await_kernel(&self) -> bool {
         self.service.is_lost.store(true, Ordering::SeqCst);
         library().push(Job::ServiceLost);
-        let tid = rustix::thread::gettid().as_raw_nonzero().get();
+        let tid = rustix::thread::gettid();
         if library().engine().is_none_or(|engine| engine.is_own_thread(tid)) {
             return true;
         }

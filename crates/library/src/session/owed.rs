@@ -13,6 +13,12 @@ impl Residue {
         self.flushed.or_else(|| stream.peer_flushed())
     }
 
+    /// Returns true while the peer is in its flush and has not said how far it came: then nobody
+    /// knows which bytes are in the ring, which in the kernel, and which in neither.
+    pub(crate) fn is_flush_hidden(&self, stream: &Stream) -> bool {
+        stream.peer_flushes() && self.flushed(stream).is_none() && stream.peer_flushing().is_none()
+    }
+
     /// Returns true if bytes can be read from the ring now.
     pub(crate) fn is_in_ring(&self, stream: &Stream) -> bool {
         !self.is_unsure && self.before_owed == 0 && self.rest_in_ring(stream) > 0
@@ -24,8 +30,8 @@ impl Residue {
         let owed = stream.peer_leftover().unwrap_or(0);
         let elsewhere = match self.flushed(stream) {
             Some(flushed) => flushed.max(self.since_freeze),
-            // The peer has begun its flush: no byte may be taken from the ring until it says how
-            // far it came.
+            // The peer has begun its flush: no byte may be taken from the ring until it ends, even
+            // if the peer says how far it came by now ([`Self::is_flush_hidden`] asks that).
             None if stream.peer_flushes() => owed,
             None => self.since_freeze,
         };

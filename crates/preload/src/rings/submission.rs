@@ -220,12 +220,7 @@ impl Submission {
 /// Returns true if `fd` is a socket or a pipe.
 fn is_stream(fd: i32) -> bool {
     let Ok(fd) = u32::try_from(fd) else { return false };
-    // SAFETY: zeroes are a valid `stat`.
-    let mut found: libc::stat = unsafe { core::mem::zeroed() };
-    let arguments = [fd as usize, (&raw mut found) as usize, 0, 0, 0, 0];
-    // SAFETY: `found` has room for the answer.
-    let result = unsafe { crate::raw::call(libc::SYS_fstat, arguments) };
-    result >= 0 && matches!(found.st_mode & libc::S_IFMT, libc::S_IFSOCK | libc::S_IFIFO)
+    matches!(crate::raw::mode(fd as usize) & libc::S_IFMT, libc::S_IFSOCK | libc::S_IFIFO)
 }
 
 /// Sends home the sessions of descriptors that a ring registers: the ring then uses them without

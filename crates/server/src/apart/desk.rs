@@ -20,7 +20,7 @@ use sojourn_ipc::rt::{self, Arrival, Caller, Descriptor, Fault, Served, Service}
 use sojourn_ipc::{Deadline, Endpoint, Server, ServerOptions};
 use sojourn_session::{
     BackOrderT, CarrierNextOut, CarrierServer, CarrierService, DelegationToken, EventT,
-    FAULT_RESOURCES, HopT, InTransitOrderT, LendT, LocalNumber, OfferT, OrderT, ReasonT,
+    FAULT_RESOURCES, HopT, InTransitOrderT, LendT, LocalNumber, OfferT, OrderT, ProcessId, ReasonT,
     RegisteredOrderT, RerouteT, RouteT, SessionServer, SocketOrderT, StreamNumber, WhereT,
 };
 use std::ffi::CStr;
@@ -206,7 +206,7 @@ fn order(command: Command) -> OrderT {
     match command {
         Command::Socket(socket) => OrderT::Socket(SocketOrderT { socket: socket.into() }),
         Command::Registered { stream, pid } => {
-            OrderT::Registered(RegisteredOrderT { stream: stream.0, pid })
+            OrderT::Registered(RegisteredOrderT { stream: stream.0, pid: pid.0 })
         }
         Command::AllHome => OrderT::AllHome,
         Command::Back { token, has_ended, record } => {
@@ -232,7 +232,7 @@ pub(super) fn command(order: OrderT) -> Option<Command> {
         OrderT::None => return None,
         OrderT::Socket(SocketOrderT { socket }) => Command::Socket(owned(socket)?),
         OrderT::Registered(RegisteredOrderT { stream, pid }) => {
-            Command::Registered { stream: StreamNumber(stream), pid }
+            Command::Registered { stream: StreamNumber(stream), pid: ProcessId(pid) }
         }
         OrderT::AllHome => Command::AllHome,
         OrderT::Back(BackOrderT { token, has_ended, record }) => {
@@ -256,7 +256,7 @@ mod tests {
     fn commands_are_the_same_on_both_sides() {
         let file = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
         let all = [
-            Command::Registered { stream: StreamNumber(7), pid: 9 },
+            Command::Registered { stream: StreamNumber(7), pid: ProcessId(9) },
             Command::AllHome,
             Command::AskRoute { local: LocalNumber(3), to: [192, 0, 2, 1].into() },
             Command::AskRoute { local: LocalNumber(3), to: std::net::Ipv6Addr::LOCALHOST.into() },

@@ -17,13 +17,14 @@ use crate::seccomp::{self, Part};
 use crate::service::{Rules, Sojournd};
 use crate::serving::{serve, server_options};
 use rustix::fd::{AsFd, OwnedFd};
+use rustix::process::Uid;
 use sojourn_ipc::{Address, Connection, Endpoint};
 use sojourn_session::admin_connect_options;
 use std::io;
 use std::sync::Arc;
 
 /// Root's user: whose server it is, whatever user this process is.
-const ROOT: u32 = 0;
+const ROOT: Uid = Uid::ROOT;
 
 /// The lines to the other processes.
 struct Lines {
@@ -57,7 +58,8 @@ pub fn front(options: &Options, text: &str) -> Result<(), RunError> {
     let lines = Lines::of(belongings, options.network.is_some())
         .ok_or_else(|| system(io::ErrorKind::InvalidData.into()))?;
     seccomp::confine(Part::Front)?;
-    let whom = user.map_or_else(|| "no user of its own".into(), |user| format!("user {user}"));
+    let whom =
+        user.map_or_else(|| "no user of its own".into(), |user| format!("user {}", user.as_raw()));
     log::say(Level::Debug, format_args!("clients are served by {whom}"));
     let beats = Beats::new();
     let rules = Rules { is_public: true, own_user: Some(ROOT), ..rules(options) };

@@ -16,7 +16,9 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::process::Uid;
 use sojourn_ipc::ancillary;
+use sojourn_session::ProcessId;
 use std::collections::HashMap;
 use std::io;
 
@@ -30,7 +32,8 @@ const PINS_MAX: usize = 1 << 20;
 /// # Errors
 /// The process cannot begin.
 pub fn probe(servers: &str, fifos: FifoHolders) -> io::Result<()> {
-    let servers: Vec<u32> = servers.split(',').filter_map(|pid| pid.parse().ok()).collect();
+    let number = |pid: &str| pid.parse().ok().map(ProcessId);
+    let servers: Vec<_> = servers.split(',').filter_map(number).collect();
     privileges::keep_only_probers()?;
     let EnteredChild { child, belongings } = Child::enter(c"sojourn-prober")?;
     let [asks, looks, opens] =
@@ -70,7 +73,7 @@ fn answer_asks(line: &OwnedFd, pins: &Pins, beat: &Beat) {
                 held.unpin(watch);
                 continue;
             }
-            ProbeRequest::User(pid) => holders::user_of(pid).ok_or(Errno::SRCH),
+            ProbeRequest::User(pid) => holders::user_of(pid).map(Uid::as_raw).ok_or(Errno::SRCH),
         };
         let value = value.map_err(|error| error.raw_os_error().unsigned_abs());
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
@@ -109,7 +112,7 @@ impl Held {
 }
 
 /// Answers questions about holders until the line ends.
-fn answer_looks(line: &OwnedFd, servers: &[u32], fifos: FifoHolders, beat: &Beat) {
+fn answer_looks(line: &OwnedFd, servers: &[ProcessId], fifos: FifoHolders, beat: &Beat) {
     loop {
         await_question(line);
         let _busy = beat.busy();

@@ -1,6 +1,7 @@
 //! Looks at real holders, and verdicts of made-up ones.
 
 use super::*;
+use sojourn_session::Inode;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
@@ -33,7 +34,7 @@ impl Drop for Holder {
 }
 
 fn ask(pid: u32, object: Object) -> Result<(), ReasonT> {
-    look_for(&[Question { pid, object }], &[Ok(())])[0]
+    look_for(&[Question { pid: ProcessId(pid), object }], &[Ok(())])[0]
 }
 
 /// Asks until the answer is `wanted`, for a while: a child that another test is starting has,
@@ -50,8 +51,8 @@ fn look_for(questions: &[Question], wanted: &[Result<(), ReasonT>]) -> Vec<Resul
     verdicts
 }
 
-fn inode(fd: &impl AsFd) -> u64 {
-    rustix::fs::fstat(fd).unwrap().st_ino
+fn inode(fd: &impl AsFd) -> Inode {
+    Inode(rustix::fs::fstat(fd).unwrap().st_ino)
 }
 
 #[test]
@@ -99,8 +100,8 @@ fn whoever_has_or_names_an_end_of_a_fifo_is_counted() {
     let reading = Holder::of(&reader);
     let writing = Holder::of(&writer);
     let questions = [
-        Question { pid: reading.0.id(), object: of(false) },
-        Question { pid: writing.0.id(), object: of(true) },
+        Question { pid: ProcessId(reading.0.id()), object: of(false) },
+        Question { pid: ProcessId(writing.0.id()), object: of(true) },
     ];
     assert_eq!(look_for(&questions, &[Ok(()); 2]), [Ok(()); 2]);
     let path = format!("/proc/self/fd/{}", rustix::fd::AsRawFd::as_raw_fd(&reader));
@@ -116,19 +117,20 @@ fn whoever_has_or_names_an_end_of_a_fifo_is_counted() {
 
 #[test]
 fn whatever_may_not_be_inspected_may_hold_a_fifo() {
-    let object = Object::Fifo { inode: 7, writes: true };
-    let holders = HashMap::from([(object, vec![11])]);
-    let question = Question { pid: 11, object };
+    let object = Object::Fifo { inode: Inode(7), writes: true };
+    let holders = HashMap::from([(object, vec![ProcessId(11)])]);
+    let question = Question { pid: ProcessId(11), object };
     let scan = |closed: &[u32], is_partial: bool| Scan {
         holders: holders.clone(),
-        closed: closed.to_vec(),
+        closed: closed.iter().copied().map(ProcessId).collect(),
         is_partial,
         ..Scan::default()
     };
     assert_eq!(scan(&[], false).verdict(question), Ok(()));
     assert_eq!(scan(&[20], false).verdict(question), Err(ReasonT::HoldersUnknown));
     assert_eq!(scan(&[], true).verdict(question), Err(ReasonT::HoldersUnknown));
-    let kin = HashMap::from([(11, Lineage { parent: 1, session: 11 })]);
+    let own = ProcessId(11);
+    let kin = HashMap::from([(own, Lineage { parent: ProcessId(1), session: own })]);
     let scan = Scan { kin, fifos: FifoHolders::Kin, ..scan(&[20], true) };
     assert_eq!(scan.verdict(question), Ok(()), "no kin of 11");
 }
@@ -138,7 +140,7 @@ fn one_look_answers_many_questions() {
     let ends: Vec<_> = (0..3).map(|_| std::os::unix::net::UnixStream::pair().unwrap().0).collect();
     let holders: Vec<_> = ends.iter().map(Holder::of).collect();
     let question = |(end, holder): (&std::os::unix::net::UnixStream, &Holder)| Question {
-        pid: holder.0.id(),
+        pid: ProcessId(holder.0.id()),
         object: Object::Socket { inode: inode(end) },
     };
     let questions: Vec<_> = ends.iter().zip(&holders).map(question).collect();
@@ -159,15 +161,18 @@ fn what_may_not_be_inspected_matters_if_it_is_kin() {
         (20, 1, 20),
         (21, 20, 21),
     ];
-    let kin = tree.map(|(pid, parent, session)| (pid, Lineage { parent, session }));
-    let object = Object::Socket { inode: 7 };
+    let kin = tree.map(|(pid, parent, session)| {
+        let lineage = Lineage { parent: ProcessId(parent), session: ProcessId(session) };
+        (ProcessId(pid), lineage)
+    });
+    let object = Object::Socket { inode: Inode(7) };
     let scan = |closed: &[u32]| Scan {
-        holders: HashMap::from([(object, vec![11])]),
+        holders: HashMap::from([(object, vec![ProcessId(11)])]),
         kin: HashMap::from(kin),
-        closed: closed.to_vec(),
+        closed: closed.iter().copied().map(ProcessId).collect(),
         ..Scan::default()
     };
-    let question = Question { pid: 11, object };
+    let question = Question { pid: ProcessId(11), object };
     assert_eq!(scan(&[]).verdict(question), Ok(()));
     assert_eq!(scan(&[13]).verdict(question), Err(ReasonT::HoldersUnknown));
     assert_eq!(scan(&[14]).verdict(question), Err(ReasonT::HoldersUnknown));

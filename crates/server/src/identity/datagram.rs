@@ -30,7 +30,7 @@ use crate::registry::Identity;
 use rustix::fd::BorrowedFd;
 use rustix::net::{AddressFamily, SocketAddrAny, sockopt};
 use sojourn_options::Kind;
-use sojourn_session::{KindT, ReasonT};
+use sojourn_session::{Inode, KindT, ReasonT};
 use std::net::SocketAddr;
 
 /// `SO_REUSEADDR`, `SO_REUSEPORT`.
@@ -38,7 +38,7 @@ const SHARES: [i32; 2] = [2, 15];
 
 pub(super) fn identify(
     end: BorrowedFd<'_>,
-    inode: u64,
+    inode: Inode,
     diag: &mut Diag,
 ) -> Result<Identity, ReasonT> {
     let is_udp = sockopt::socket_protocol(end) == Ok(Some(rustix::net::ipproto::UDP));
@@ -82,7 +82,7 @@ pub fn of_datagrams(cookie: u64, local: SocketAddr, remote: Option<SocketAddr>) 
         from: local.to_string(),
         to: remote.map_or_else(|| "*".into(), |remote| remote.to_string()),
         holds: [0; 2],
-        object: Object::Socket { inode: 0 },
+        object: Object::Socket { inode: Inode::default() },
         pin: None,
     }
 }

@@ -10,12 +10,12 @@
 //! space is made by a thread that enters it, which the kernel allows to privileged servers. Not
 //! here: the choice of the questions (`socket`, `datagram`).
 
-use super::attributes::{Attribute, attributes};
 use crate::raw;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, sockopt};
-use sojourn_session::ReasonT;
+use sojourn_session::{Inode, ReasonT};
+use sojourn_wire::netlink::{Attribute, HEADER_BYTES, attributes, messages};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -29,7 +29,6 @@ const NLM_F_DUMP: u16 = 0x300;
 const UDIAG_SHOW_PEER: u32 = 4;
 const UNIX_DIAG_PEER: u16 = 2;
 const NO_COOKIE: [u8; 8] = [0xff; 8];
-const HEADER: usize = 16;
 const UNIX_MSG: usize = 16;
 
 /// `TCP_ESTABLISHED`, which Unix sockets use too.
@@ -62,7 +61,7 @@ impl From<Errno> for DiagError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct UnixPeer {
     pub(super) cookie: u64,
-    pub(super) inode: u32,
+    pub(super) inode: Inode,
 }
 
 /// Asks in the name space of any socket.
@@ -149,9 +148,9 @@ pub(super) struct Asker {
 #[derive(Clone, Copy, Debug)]
 struct UnixSocket {
     state: u8,
-    inode: u32,
+    inode: Inode,
     cookie: u64,
-    peer: u32,
+    peer: Inode,
 }
 
 impl Asker {
@@ -234,7 +233,7 @@ impl Asker {
     }
 
     /// Returns the peer of the connected Unix socket with this inode and cookie.
-    pub(super) fn unix_peer(&mut self, inode: u32, cookie: u64) -> Result<UnixPeer, DiagError> {
+    pub(super) fn unix_peer(&mut self, inode: Inode, cookie: u64) -> Result<UnixPeer, DiagError> {
         if let Some(peer) = self.peers.get(&cookie) {
             return Ok(*peer);
         }
@@ -255,9 +254,9 @@ impl Asker {
         found
     }
 
-    fn unix_peer_alone(&mut self, inode: u32, cookie: u64) -> Result<UnixPeer, DiagError> {
+    fn unix_peer_alone(&mut self, inode: Inode, cookie: u64) -> Result<UnixPeer, DiagError> {
         let own = self.unix_socket(inode, cookie.to_ne_bytes())?;
-        if own.state != ESTABLISHED || own.peer == 0 {
+        if own.state != ESTABLISHED || own.peer == Inode::default() {
             return Err(DiagError::NotConnected);
         }
         let peer = self.unix_socket(own.peer, NO_COOKIE)?;
@@ -267,7 +266,7 @@ impl Asker {
         Ok(UnixPeer { cookie: peer.cookie, inode: peer.inode })
     }
 
-    fn unix_socket(&mut self, inode: u32, cookie: [u8; 8]) -> Result<UnixSocket, DiagError> {
+    fn unix_socket(&mut self, inode: Inode, cookie: [u8; 8]) -> Result<UnixSocket, DiagError> {
         let mut found = None;
         self.ask(&unix_request(inode, cookie), 0, |message| found = unix_answer(message))?;
         found.filter(|found| found.inode == inode).ok_or(DiagError::System)
@@ -276,8 +275,8 @@ impl Asker {
     /// Asks for all Unix sockets and keeps the peer of each.
     fn learn_all(&mut self) -> Result<(), DiagError> {
         let begun = Instant::now();
-        let mut all: HashMap<u32, UnixSocket> = HashMap::new();
-        self.ask(&unix_request(0, NO_COOKIE), NLM_F_DUMP, |message| {
+        let mut all: HashMap<Inode, UnixSocket> = HashMap::new();
+        self.ask(&unix_request(Inode::default(), NO_COOKIE), NLM_F_DUMP, |message| {
             if let Some(socket) = unix_answer(message).filter(|s| s.state == ESTABLISHED) {
                 all.insert(socket.inode, socket);
             }
@@ -286,7 +285,7 @@ impl Asker {
         for socket in all.values() {
             // Inode 0 belongs to sockets that are not accepted yet, and there may be several of
             // them.
-            let peer = all.get(&socket.peer).filter(|peer| peer.inode != 0);
+            let peer = all.get(&socket.peer).filter(|peer| peer.inode != Inode::default());
             if let Some(peer) = peer.filter(|peer| peer.peer == socket.inode) {
                 let peer = UnixPeer { cookie: peer.cookie, inode: peer.inode };
                 self.peers.insert(socket.cookie, peer);
@@ -305,8 +304,8 @@ impl Asker {
         mut each: impl FnMut(&[u8]),
     ) -> Result<(), DiagError> {
         self.sequence = self.sequence.wrapping_add(1);
-        let mut request = Vec::with_capacity(HEADER + body.len());
-        request.extend(((HEADER + body.len()) as u32).to_ne_bytes());
+        let mut request = Vec::with_capacity(HEADER_BYTES + body.len());
+        request.extend(((HEADER_BYTES + body.len()) as u32).to_ne_bytes());
         request.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
         request.extend((NLM_F_REQUEST | flags).to_ne_bytes());
         request.extend(self.sequence.to_ne_bytes());
@@ -318,8 +317,7 @@ impl Asker {
             // each `recv`.
             let (len, _) =
                 rustix::net::recv(&self.socket, &mut self.buffer[..], RecvFlags::empty())?;
-            let mut rest = &self.buffer[..len.min(self.buffer.len())];
-            while let Some(message) = take_message(&mut rest) {
+            for message in messages(&self.buffer[..len.min(self.buffer.len())]) {
                 if message.sequence != self.sequence {
                     continue;
                 }
@@ -382,22 +380,6 @@ fn inet_socket(message: &[u8]) -> Option<InetSocket> {
     Some(InetSocket { cookie, ends: [end(4, 8)?, end(6, 24)?] })
 }
 
-struct Message<'m> {
-    kind: u16,
-    sequence: u32,
-    body: &'m [u8],
-}
-
-/// Takes the first message off `bytes`.
-fn take_message<'m>(bytes: &mut &'m [u8]) -> Option<Message<'m>> {
-    let len = word(bytes, 0)? as usize;
-    let body = bytes.get(HEADER..len)?;
-    let kind = half(bytes, 4)?;
-    let message = Message { kind, sequence: word(bytes, 8)?, body };
-    *bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or(&[]);
-    Some(message)
-}
-
 fn error_of(body: &[u8]) -> DiagError {
     match word(body, 0) {
         Some(code @ 0xffff_f001..) => Errno::from_raw_os_error((code as i32).wrapping_neg()).into(),
@@ -405,10 +387,11 @@ fn error_of(body: &[u8]) -> DiagError {
     }
 }
 
-fn unix_request(inode: u32, cookie: [u8; 8]) -> Vec<u8> {
+fn unix_request(inode: Inode, cookie: [u8; 8]) -> Vec<u8> {
     let mut body = vec![libc::AF_UNIX as u8, 0, 0, 0];
     body.extend(u32::MAX.to_ne_bytes());
-    body.extend(inode.to_ne_bytes());
+    // The kernel numbers sockets with 32 bits (`get_next_ino`).
+    body.extend((inode.0 as u32).to_ne_bytes());
     body.extend(UDIAG_SHOW_PEER.to_ne_bytes());
     body.extend(cookie);
     body
@@ -416,11 +399,12 @@ fn unix_request(inode: u32, cookie: [u8; 8]) -> Vec<u8> {
 
 fn unix_answer(message: &[u8]) -> Option<UnixSocket> {
     let cookie = u64::from_ne_bytes(message.get(8..16)?.try_into().ok()?);
-    let mut socket =
-        UnixSocket { state: *message.get(2)?, inode: word(message, 4)?, cookie, peer: 0 };
+    let inode_at = |bytes, at| Some(Inode(word(bytes, at)?.into()));
+    let (state, inode) = (*message.get(2)?, inode_at(message, 4)?);
+    let mut socket = UnixSocket { state, inode, cookie, peer: Inode::default() };
     for Attribute { kind, value } in attributes(&message[UNIX_MSG..]) {
         if kind == UNIX_DIAG_PEER {
-            socket.peer = word(value, 0)?;
+            socket.peer = inode_at(value, 0)?;
         }
     }
     Some(socket)
@@ -429,11 +413,7 @@ fn unix_answer(message: &[u8]) -> Option<UnixSocket> {
 /// Decodes bytes as an answer of `sock_diag`, for fuzzing: there must be no panic, and an end.
 #[cfg(any(debug_assertions, fuzzing))]
 pub fn fuzz_answers(bytes: &[u8]) {
-    let mut rest = bytes;
-    let mut len = rest.len();
-    while let Some(message) = take_message(&mut rest) {
-        assert!(rest.len() < len, "it goes on");
-        len = rest.len();
+    for message in messages(bytes) {
         let _ = (message.kind, message.sequence, error_of(message.body));
         let _ = (inet_socket(message.body), unix_answer(message.body));
         let _ = super::keys::tells_of_keys(message.body);
@@ -442,8 +422,4 @@ pub fn fuzz_answers(bytes: &[u8]) {
 
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
-}
-
-fn half(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
 }

@@ -6,6 +6,7 @@
 
 use rustix::fd::BorrowedFd;
 use rustix::fs::{AtFlags, FileType, StatxFlags, statx};
+use sojourn_session::Inode;
 
 /// The end of the name of a file in `/proc` whose last path was removed (proc(5), `/proc/pid/fd`).
 /// A file may be called so as well.
@@ -14,7 +15,7 @@ const DELETED: &[u8] = b" (deleted)";
 /// A pipe with a name, or that once had one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fifo {
-    pub(super) inode: u64,
+    pub(super) inode: Inode,
     links: u32,
 }
 
@@ -36,7 +37,7 @@ pub(super) fn at(end: BorrowedFd<'_>) -> Option<Fifo> {
     let found = statx(end, c"", flags, wanted).ok()?;
     let is_known = StatxFlags::from_bits_retain(found.stx_mask).contains(wanted);
     let is_fifo = FileType::from_raw_mode(found.stx_mode.into()) == FileType::Fifo;
-    (is_known && is_fifo).then_some(Fifo { inode: found.stx_ino, links: found.stx_nlink })
+    (is_known && is_fifo).then_some(Fifo { inode: Inode(found.stx_ino), links: found.stx_nlink })
 }
 
 /// Returns true for a pipe that has a name, or once had one. Never waits.

@@ -2,7 +2,7 @@
 //!
 //! Not here: the question (`signed`).
 
-use super::attributes::attributes;
+use sojourn_wire::netlink::find;
 
 /// Length of `struct inet_diag_msg`, and `INET_DIAG_MD5SIG` of the attributes behind it.
 const MESSAGE: usize = 72;
@@ -10,8 +10,7 @@ const MD5SIG: u16 = 18;
 
 /// Returns true if the kernel's answer for a socket lists keys.
 pub(super) fn tells_of_keys(message: &[u8]) -> bool {
-    let mut all = attributes(message.get(MESSAGE..).unwrap_or_default());
-    all.any(|attribute| attribute.kind == MD5SIG)
+    find(message.get(MESSAGE..).unwrap_or_default(), MD5SIG).is_some()
 }
 
 #[cfg(test)]

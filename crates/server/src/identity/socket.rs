@@ -14,7 +14,7 @@ use rustix::fd::BorrowedFd;
 use rustix::net::sockopt;
 use rustix::net::{AddressFamily, SocketAddrAny, SocketAddrUnix, SocketType};
 use sojourn_options::Kind;
-use sojourn_session::{KindT, ReasonT};
+use sojourn_session::{Inode, KindT, ReasonT};
 use std::net::SocketAddr;
 
 /// `TCP_ESTABLISHED` (`net/tcp_states.h`).
@@ -22,7 +22,7 @@ const ESTABLISHED: u8 = 1;
 
 pub(super) fn identify(
     end: BorrowedFd<'_>,
-    inode: u64,
+    inode: Inode,
     diag: &mut Diag,
 ) -> Result<Identity, ReasonT> {
     if sockopt::socket_type(end) == Ok(SocketType::DGRAM) {
@@ -60,7 +60,7 @@ pub(super) fn identify(
 struct SocketFacts {
     local: SocketAddrAny,
     remote: Option<SocketAddrAny>,
-    inode: u64,
+    inode: Inode,
     cookie: u64,
 }
 
@@ -159,7 +159,6 @@ fn unix(
     // The kernel takes a message as long as there is any room, in pieces of half the buffer, but of
     // no more than 48 KiB.
     let holds = [u32::try_from(send + (send / 2).min(48 << 10)).unwrap_or(u32::MAX), 0];
-    let inode = u32::try_from(inode).map_err(|_| ReasonT::Kind)?;
     let peer = diag.of(end)?.unix_peer(inode, cookie).map_err(|error| match error {
         DiagError::Absent => ReasonT::Namespace,
         DiagError::NotConnected => ReasonT::State,
@@ -171,12 +170,12 @@ fn unix(
         from: unix_name(Some(local), inode),
         to: unix_name(remote, peer.inode),
         holds,
-        object: Object::Socket { inode: inode.into() },
+        object: Object::Socket { inode },
         pin: None,
     })
 }
 
-fn unix_name(address: Option<SocketAddrAny>, inode: u32) -> String {
+fn unix_name(address: Option<SocketAddrAny>, inode: Inode) -> String {
     let address = address.and_then(|address| SocketAddrUnix::try_from(address).ok());
     let path = address.as_ref().and_then(|address| address.path());
     let name = address.as_ref().and_then(|address| address.abstract_name());

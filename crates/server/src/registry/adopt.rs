@@ -8,6 +8,7 @@
 
 use super::end::{EndId, Identity, State};
 use super::{CARRIER, CallError, OfferArguments, Registry, Stream, StreamSide};
+use rustix::process::Uid;
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::Descriptor;
 use sojourn_session::{KindT, StreamNumber};
@@ -69,7 +70,7 @@ impl Registry {
         self.streams.contains_key(&number)
     }
 
-    fn adopt_first(&mut self, identity: &Identity, uid: u32, number: StreamNumber, now_ms: u64) {
+    fn adopt_first(&mut self, identity: &Identity, uid: Uid, number: StreamNumber, now_ms: u64) {
         let stream = Stream {
             kind: identity.kind,
             ring_bytes: [0; 2],
@@ -84,7 +85,7 @@ impl Registry {
         self.count_users([uid; 2], true);
     }
 
-    fn adopt_second(&mut self, uid: u32, number: StreamNumber, side: u8) {
+    fn adopt_second(&mut self, uid: Uid, number: StreamNumber, side: u8) {
         let Some(stream) = self.streams.get_mut(&number) else { return };
         let before = stream.users;
         stream.users[side as usize] = uid;

@@ -3,7 +3,9 @@
 //! Not here: the queues (`events`).
 
 use sojourn_ipc::rt::Descriptor;
-use sojourn_session::{HomeT, KindT, LendT, LocalNumber, ReasonT, RerouteT, RouteT, StreamNumber};
+use sojourn_session::{
+    HomeT, Inode, KindT, LendT, LocalNumber, ProcessId, ReasonT, RerouteT, RouteT, StreamNumber,
+};
 
 /// An event in a queue.
 #[derive(Clone, Debug, PartialEq)]
@@ -12,7 +14,7 @@ pub(super) enum Event {
     Recall { local: LocalNumber, stream: StreamNumber, reason: ReasonT },
     Refused { local: LocalNumber, reason: ReasonT },
     CarrierMessage { local: LocalNumber, stream: StreamNumber, what: Box<CarrierMessage> },
-    Wanted { inode: u64, home: HomeT },
+    Wanted { inode: Inode, home: HomeT },
 }
 
 /// A message of the carrier to the library at the other side of a stream; `local` is filled in on
@@ -51,7 +53,7 @@ pub enum Delivery {
     /// The process is to bring its ends of that socket or pipe to that home.
     Wanted {
         /// The inode of the socket or pipe.
-        inode: u64,
+        inode: Inode,
         /// Where it is to be.
         home: HomeT,
     },
@@ -70,7 +72,7 @@ pub struct JoinOut {
     pub region: Descriptor,
     pub own: InboxOut,
     pub peer: InboxOut,
-    pub peer_pid: u32,
+    pub peer_pid: ProcessId,
     pub peer_process: Descriptor,
 }
 

@@ -6,7 +6,7 @@ use crate::holders::Object;
 use crate::key::Key;
 use crate::pins::Pin;
 use sojourn_ipc::ClientId;
-use sojourn_session::{KindT, LocalNumber, StreamNumber};
+use sojourn_session::{Inode, KindT, LocalNumber, StreamNumber};
 use std::sync::Arc;
 
 /// The server's view of an end.
@@ -45,7 +45,7 @@ pub(super) struct End {
     pub(super) set: u32,
     /// Its library hands it to the protocol server once it could leave the kernel.
     pub(super) is_for_protocol_server: bool,
-    pub(super) inode: u64,
+    pub(super) inode: Inode,
     /// Its place in lists.
     pub(super) serial: u64,
     pub(super) since_ms: u64,

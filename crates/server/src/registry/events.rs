@@ -12,11 +12,11 @@ use super::process::{KnownInbox, QueuedEvent, Role};
 use super::{CARRIER, CallError, EVENTS_MAX, Registry, Stream};
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::Descriptor;
-use sojourn_session::{InboxSlot, LocalNumber, StreamNumber};
+use sojourn_session::{InboxSlot, LocalNumber, ProcessId, StreamNumber};
 
 /// The process at the other side of a stream; without a number if there is none.
 pub(super) struct PeerProcess {
-    pub(super) pid: u32,
+    pub(super) pid: ProcessId,
     pub(super) process: Descriptor,
 }
 
@@ -138,7 +138,7 @@ impl Registry {
             stream.sides[1 - side as usize].and_then(|peer| self.processes.get(&peer.process));
         match peer {
             Some(peer) => PeerProcess { pid: peer.info.pid, process: peer.info.process.clone() },
-            None => PeerProcess { pid: 0, process: Descriptor::NONE },
+            None => PeerProcess { pid: ProcessId::NONE, process: Descriptor::NONE },
         }
     }
 

@@ -4,6 +4,7 @@
 //! goes when its last slot is free; its number is never used again. Not here: the memory of an
 //! inbox (`sojourn-stream`).
 
+use rustix::process::Uid;
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::Descriptor;
 use sojourn_session::{InboxNumber, InboxSlot};
@@ -15,7 +16,7 @@ pub(super) struct InboxOwner {
     pub(super) process: ClientId,
     pub(super) set: u32,
     /// The user of the peers that ring there.
-    pub(super) peers_user: u32,
+    pub(super) peers_user: Uid,
 }
 
 /// The descriptors of an inbox, by role: memory, ready event, attention event.
@@ -30,15 +31,15 @@ pub struct InboxDescriptors {
 /// The users of an inbox: its owner's, and its peers'.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct UserPair {
-    pub(super) user: u32,
-    pub(super) peers: u32,
+    pub(super) user: Uid,
+    pub(super) peers: Uid,
 }
 
 #[derive(Debug)]
 pub(super) struct Inbox {
     owner: InboxOwner,
     /// The user of the owner's process.
-    user: u32,
+    user: Uid,
     pub(super) descriptors: InboxDescriptors,
     /// Slots that were used and are free again.
     free: Vec<u32>,
@@ -78,7 +79,7 @@ impl Inboxes {
     pub(super) fn add(
         &mut self,
         owner: InboxOwner,
-        user: u32,
+        user: Uid,
         number: InboxNumber,
         descriptors: InboxDescriptors,
     ) {

@@ -151,7 +151,7 @@ impl World {
             }
             Step::Recall { which } => {
                 let stream = self.registry.streams.keys().nth(which).copied();
-                stream.map(|stream| self.registry.recall_for(stream, 0, 0));
+                stream.map(|stream| self.registry.recall_for(stream, Uid::ROOT, 0));
             }
             Step::Poor { regions, inboxes } => {
                 self.memory = Fake { regions, inboxes, ..Fake::default() };
@@ -223,10 +223,10 @@ impl World {
         }
         assert_eq!(places.len(), registry.inboxes.in_use());
         assert_eq!(places.len(), 2 * (registry.streams.len() - adopted));
-        let of_user = registry.users.get(&1000).copied().unwrap_or(0);
+        let of_user = registry.users.get(&Uid::from_raw(1000)).copied().unwrap_or(0);
         assert_eq!(of_user, registry.streams.len());
         let ends = registry.processes.values().map(|process| process.ends.len()).sum::<usize>();
-        assert_eq!(registry.ends.of(1000), ends);
+        assert_eq!(registry.ends.of(Uid::from_raw(1000)), ends);
     }
 }
 

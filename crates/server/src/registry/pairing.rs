@@ -10,6 +10,7 @@ use super::{
     CARRIER, CallError, OfferArguments, Offered, RING_MAX, RING_MIN, RING_MOST, Registry,
     SharedMemory, Stream, ToCount,
 };
+use rustix::process::Uid;
 use sojourn_ipc::ClientId;
 use sojourn_session::{HomeT, InboxNumber, InboxSlot, KindT, ReasonT, StreamNumber};
 
@@ -266,7 +267,8 @@ impl Registry {
     /// end rightfully, in the kernel. Within one user, who has both ends, a lie does no harm that
     /// the user could not do anyway; root is believed.
     fn count_believed(&mut self, sides: [EndId; 2]) -> bool {
-        let uids = sides.map(|end| self.processes.get(&end.process).map_or(0, |one| one.info.uid));
+        let uids =
+            sides.map(|end| self.processes.get(&end.process).map_or(Uid::ROOT, |one| one.info.uid));
         let is_theirs = uids[0] != uids[1] && self.limits.serves_everybody;
         if !is_theirs || sides.iter().any(|end| end.process == CARRIER) {
             return false;
@@ -274,7 +276,7 @@ impl Registry {
         let mut must_wait = false;
         for (id, uid) in sides.into_iter().zip(uids) {
             let is_counted = self.end(id).is_none_or(|end| end.is_counted);
-            if is_counted || uid == 0 {
+            if is_counted || uid.is_root() {
                 continue;
             }
             let number = self.fresh();
@@ -334,7 +336,7 @@ impl Registry {
     }
 
     /// Returns the users of two processes that may share memory, or the reason why they may not.
-    pub(super) fn may_join(&self, sides: [EndId; 2]) -> Result<[u32; 2], ReasonT> {
+    pub(super) fn may_join(&self, sides: [EndId; 2]) -> Result<[Uid; 2], ReasonT> {
         let info = |end: EndId| self.processes.get(&end.process).map(|process| &process.info);
         let (Some(a), Some(b)) = (info(sides[0]), info(sides[1])) else {
             return Err(ReasonT::PeerDied);
@@ -359,7 +361,7 @@ impl Registry {
         let is_apart = users[0] != users[1];
         let inboxes = if is_apart { 1 } else { 2 };
         let most = OF_STREAM + inboxes * of_inbox(is_apart);
-        let is_beyond = |user: &u32| !self.descriptors.may_take(*user, most);
+        let is_beyond = |user: &Uid| !self.descriptors.may_take(*user, most);
         if users.iter().any(is_beyond) { Err(ReasonT::Quota) } else { Ok(users) }
     }
 
@@ -382,7 +384,7 @@ impl Registry {
 
     /// Returns the user whose processes ring for an end of that user's. Everybody's carrier rings
     /// for programs of all users, none of which may hold it up.
-    fn ringer(&self, id: EndId, user: u32) -> u32 {
+    fn ringer(&self, id: EndId, user: Uid) -> Uid {
         let is_everybodys = id.process == CARRIER && self.limits.serves_everybody;
         if is_everybodys { self.limits.own_user } else { user }
     }
@@ -390,7 +392,7 @@ impl Registry {
     fn place(
         &mut self,
         id: EndId,
-        peers_user: u32,
+        peers_user: Uid,
         memory: &mut dyn SharedMemory,
     ) -> Option<InboxSlot> {
         let owner = InboxOwner { process: id.process, set: self.end(id)?.set, peers_user };

@@ -4,18 +4,19 @@
 
 use super::delivery::Event;
 use super::end::End;
+use rustix::process::Uid;
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::Descriptor;
-use sojourn_session::{InboxNumber, LocalNumber, ReasonT};
+use sojourn_session::{InboxNumber, Inode, LocalNumber, ProcessId, ReasonT};
 use std::collections::{HashMap, VecDeque};
 
 /// The credentials of a process. Number, user and group are the kernel's word.
 #[derive(Clone, Debug)]
 pub struct ProcessInfo {
     /// Process number; 0 if the server cannot see the process.
-    pub pid: u32,
+    pub pid: ProcessId,
     /// User.
-    pub uid: u32,
+    pub uid: Uid,
     /// Its own word, for people.
     pub program: String,
     /// A descriptor that is readable when the process ends.
@@ -77,7 +78,7 @@ pub(super) struct Process {
 /// A refusal that is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Refused {
-    pub(super) inode: u64,
+    pub(super) inode: Inode,
     pub(super) reason: ReasonT,
     pub(super) since_ms: u64,
     /// Its place in lists.
@@ -91,12 +92,12 @@ const REFUSED_MAX: usize = 256;
 
 impl Process {
     /// Returns the reason of the refusal that is remembered of an end.
-    pub(super) fn refusal(&self, inode: u64) -> Option<ReasonT> {
+    pub(super) fn refusal(&self, inode: Inode) -> Option<ReasonT> {
         self.refused.iter().find(|refused| refused.inode == inode).map(|refused| refused.reason)
     }
 
     /// Forgets the refusal of an end.
-    pub(super) fn forget_refusal(&mut self, inode: u64) {
+    pub(super) fn forget_refusal(&mut self, inode: Inode) {
         self.refused.retain(|refused| refused.inode != inode);
     }
 
@@ -109,7 +110,7 @@ impl Process {
     }
 
     /// Remembers the rates that were measured of the end that was refused last.
-    pub(super) fn note_rates(&mut self, inode: u64, rates: [u64; 2]) {
+    pub(super) fn note_rates(&mut self, inode: Inode, rates: [u64; 2]) {
         if let Some(last) = self.refused.back_mut().filter(|last| last.inode == inode) {
             last.rates = rates;
         }

@@ -8,9 +8,10 @@ use super::inbox::UserPair;
 use super::process::{KnownInbox, Process, ProcessInfo, Program, Refused, Role};
 use super::{CARRIER, CallError, Registry, SharedMemory};
 use crate::key::Key;
+use rustix::process::Uid;
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::Descriptor;
-use sojourn_session::{InboxSlot, ReasonT, StreamNumber};
+use sojourn_session::{InboxSlot, Inode, ReasonT, StreamNumber};
 use std::collections::{HashMap, VecDeque};
 
 /// Descriptors that are kept for a process: its socket and the line to its proxy, the process, its
@@ -30,7 +31,7 @@ pub(super) fn of_inbox(is_apart: bool) -> usize {
 
 impl Registry {
     /// Sets the user of a process that runs as another user now than when it connected.
-    pub fn has_become(&mut self, process: ClientId, uid: u32) {
+    pub fn has_become(&mut self, process: ClientId, uid: Uid) {
         if let Some(process) = self.processes.get_mut(&process) {
             process.info.uid = uid;
         }
@@ -69,12 +70,14 @@ impl Registry {
     pub(super) fn note_refusal(
         &mut self,
         process: ClientId,
-        inode: u64,
+        inode: Inode,
         reason: ReasonT,
         since_ms: u64,
     ) {
         let serial = self.fresh();
-        if let Some(process) = self.processes.get_mut(&process).filter(|_| inode != 0) {
+        if let Some(process) =
+            self.processes.get_mut(&process).filter(|_| inode != Inode::default())
+        {
             process.note_refusal(Refused { inode, reason, since_ms, serial, rates: [0; 2] });
         }
     }
@@ -254,7 +257,7 @@ impl Registry {
     }
 
     /// Counts a stream for its users, or takes it off. Each user counts once for a stream.
-    pub(super) fn count_users(&mut self, users: [u32; 2], is_more: bool) {
+    pub(super) fn count_users(&mut self, users: [Uid; 2], is_more: bool) {
         for user in each_once(users) {
             let count = self.users.entry(user).or_default();
             *count = if is_more { *count + 1 } else { count.saturating_sub(1) };
@@ -266,7 +269,7 @@ impl Registry {
 }
 
 /// Returns the users of a stream, once if both sides have the same.
-pub(super) fn each_once(users: [u32; 2]) -> impl Iterator<Item = u32> {
+pub(super) fn each_once(users: [Uid; 2]) -> impl Iterator<Item = Uid> {
     let count = if users[0] == users[1] { 1 } else { 2 };
     users.into_iter().take(count)
 }

@@ -5,34 +5,35 @@
 //! the next. The server's own user and root may take all. Not here: the things that are counted,
 //! and when.
 
+use rustix::process::Uid;
 use std::collections::HashMap;
 
 #[derive(Debug)]
 pub(super) struct Shares {
     most: usize,
-    own_user: u32,
+    own_user: Uid,
     used: usize,
-    by_user: HashMap<u32, usize>,
+    by_user: HashMap<Uid, usize>,
 }
 
 impl Shares {
-    pub(super) fn new(most: usize, own_user: u32) -> Self {
+    pub(super) fn new(most: usize, own_user: Uid) -> Self {
         Self { most, own_user, used: 0, by_user: HashMap::new() }
     }
 
-    pub(super) fn may_take(&self, user: u32, count: usize) -> bool {
+    pub(super) fn may_take(&self, user: Uid, count: usize) -> bool {
         let left = self.most.saturating_sub(self.used.saturating_add(count));
         let is_room = self.used.saturating_add(count) <= self.most;
-        let is_free = user == 0 || user == self.own_user;
+        let is_free = user.is_root() || user == self.own_user;
         is_room && (is_free || self.of(user).saturating_add(count) <= left)
     }
 
-    pub(super) fn take(&mut self, user: u32, count: usize) {
+    pub(super) fn take(&mut self, user: Uid, count: usize) {
         self.used += count;
         *self.by_user.entry(user).or_default() += count;
     }
 
-    pub(super) fn give_back(&mut self, user: u32, count: usize) {
+    pub(super) fn give_back(&mut self, user: Uid, count: usize) {
         self.used = self.used.saturating_sub(count);
         if let Some(has) = self.by_user.get_mut(&user) {
             *has = has.saturating_sub(count);
@@ -42,7 +43,7 @@ impl Shares {
         }
     }
 
-    pub(super) fn of(&self, user: u32) -> usize {
+    pub(super) fn of(&self, user: Uid) -> usize {
         self.by_user.get(&user).copied().unwrap_or(0)
     }
 
@@ -56,7 +57,7 @@ impl Shares {
 mod tests {
     use super::*;
 
-    fn take_all(shares: &mut Shares, user: u32) -> usize {
+    fn take_all(shares: &mut Shares, user: Uid) -> usize {
         while shares.may_take(user, 1) {
             shares.take(user, 1);
         }
@@ -65,27 +66,27 @@ mod tests {
 
     #[test]
     fn whoever_takes_what_it_can_leaves_some() {
-        let mut shares = Shares::new(1000, 7);
-        assert_eq!(take_all(&mut shares, 1), 500);
-        assert_eq!(take_all(&mut shares, 2), 250);
-        assert_eq!(take_all(&mut shares, 3), 125);
-        assert_eq!(take_all(&mut shares, 1), 500);
-        shares.give_back(1, 400);
-        assert!(take_all(&mut shares, 4) > 200);
+        let mut shares = Shares::new(1000, Uid::from_raw(7));
+        assert_eq!(take_all(&mut shares, Uid::from_raw(1)), 500);
+        assert_eq!(take_all(&mut shares, Uid::from_raw(2)), 250);
+        assert_eq!(take_all(&mut shares, Uid::from_raw(3)), 125);
+        assert_eq!(take_all(&mut shares, Uid::from_raw(1)), 500);
+        shares.give_back(Uid::from_raw(1), 400);
+        assert!(take_all(&mut shares, Uid::from_raw(4)) > 200);
         for user in [0, 7] {
-            let mut shares = Shares::new(1000, 7);
-            assert_eq!(take_all(&mut shares, user), 1000);
-            assert!(!shares.may_take(1, 1));
+            let mut shares = Shares::new(1000, Uid::from_raw(7));
+            assert_eq!(take_all(&mut shares, Uid::from_raw(user)), 1000);
+            assert!(!shares.may_take(Uid::from_raw(1), 1));
         }
     }
 
     #[test]
     fn what_is_given_back_is_there_again() {
-        let mut shares = Shares::new(10, 7);
-        shares.take(1, 4);
-        assert!(!shares.may_take(1, 2) && shares.may_take(2, 3));
-        shares.give_back(1, 4);
-        assert!(shares.is_empty() && shares.may_take(1, 5));
-        assert!(Shares::new(usize::MAX, 7).may_take(1, 1 << 40));
+        let mut shares = Shares::new(10, Uid::from_raw(7));
+        shares.take(Uid::from_raw(1), 4);
+        assert!(!shares.may_take(Uid::from_raw(1), 2) && shares.may_take(Uid::from_raw(2), 3));
+        shares.give_back(Uid::from_raw(1), 4);
+        assert!(shares.is_empty() && shares.may_take(Uid::from_raw(1), 5));
+        assert!(Shares::new(usize::MAX, Uid::from_raw(7)).may_take(Uid::from_raw(1), 1 << 40));
     }
 }

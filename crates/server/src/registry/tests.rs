@@ -6,7 +6,8 @@ mod limits;
 use super::*;
 use crate::holders::Object;
 use rustix::fd::OwnedFd;
-use sojourn_session::HomeT;
+use rustix::process::Uid;
+use sojourn_session::{HomeT, Inode, ProcessId};
 use std::sync::{LazyLock, Mutex};
 
 /// Something that is a descriptor; which one does not matter here.
@@ -72,11 +73,12 @@ pub(super) fn client(index: u32) -> ClientId {
 
 pub(super) fn info(pid: u32, uid: u32) -> ProcessInfo {
     let (process, doorbell) = (Descriptor::NONE, Descriptor::NONE);
-    ProcessInfo { pid, uid, program: format!("p{pid}"), process, doorbell }
+    let (pid, uid, program) = (ProcessId(pid), Uid::from_raw(uid), format!("p{pid}"));
+    ProcessInfo { pid, uid, program, process, doorbell }
 }
 
 pub(super) fn limits() -> Limits {
-    let (all_ends, descriptors, own_user) = (1000, 10_000, 1000);
+    let (all_ends, descriptors, own_user) = (1000, 10_000, Uid::from_raw(1000));
     Limits {
         ends: 64,
         all_ends,
@@ -91,7 +93,7 @@ pub(super) fn limits() -> Limits {
 pub(super) fn socket(own: u64, peer: u64) -> Identity {
     let name = |n| format!("socket:[{n}]");
     let key = Key::Socket { own, peer };
-    let object = Object::Socket { inode: own };
+    let object = Object::Socket { inode: Inode(own) };
     let (kind, holds) = (KindT::Unix, [64 << 10, 0]);
     Identity { key, kind, from: name(own), to: name(peer), holds, object, pin: None }
 }
@@ -99,7 +101,7 @@ pub(super) fn socket(own: u64, peer: u64) -> Identity {
 pub(super) fn pipe(inode: u64, writes: bool) -> Identity {
     let key = Key::Pipe { object: inode, writes };
     let name = format!("pipe:[{inode}]");
-    let object = Object::Pipe { inode, writes };
+    let object = Object::Pipe { inode: Inode(inode), writes };
     let (kind, holds) = (KindT::Pipe, [64 << 10, 0]);
     Identity { key, kind, from: name.clone(), to: name, holds, object, pin: None }
 }
@@ -115,7 +117,7 @@ pub(super) fn args(local: u64) -> OfferArguments {
         ring_bytes: 64 << 10,
         is_sole: true,
         home: HomeT::Library,
-        inode: local,
+        inode: Inode(local),
     }
 }
 
@@ -198,8 +200,8 @@ fn mirror_images_are_joined_and_each_side_is_told_its_part() {
     assert_eq!(world.offer(2, socket(6, 5), args(20)), Offered::Decided);
     assert_eq!(world.registry.take_rings(), [client(1), client(2)]);
     let (first, second) = (world.join(1), world.join(2));
-    assert_eq!((first.local.0, first.side, first.peer_pid), (10, 0, 2));
-    assert_eq!((second.local.0, second.side, second.peer_pid), (20, 1, 1));
+    assert_eq!((first.local.0, first.side, first.peer_pid.0), (10, 0, 2));
+    assert_eq!((second.local.0, second.side, second.peer_pid.0), (20, 1, 1));
     assert_eq!(first.stream, second.stream);
     assert_eq!(
         first.ring_bytes,
@@ -248,7 +250,7 @@ fn what_cannot_be_is_refused_with_its_reason() {
     world.registry.offer(client(1), seen, args(5), 0, &mut world.memory).unwrap();
     assert_eq!(world.refused(1), Some((5, ReasonT::State)));
     assert_eq!(world.registry.counters().refusals, 5);
-    let page = world.registry.list(0, 0, 9, &world.memory);
+    let page = world.registry.list(Uid::ROOT, 0, 9, &world.memory);
     assert_eq!((page.rows, page.last), (vec![], 0));
 }
 
@@ -375,32 +377,38 @@ fn refusals_are_remembered_until_the_end_is_offered_again() {
         registry.offer(client(process), seen, args(local), 5, memory).unwrap();
     }
     let of_one = (1, 31, ReasonT::Option, 5);
-    assert_eq!(told(&world, 1000), [of_one], "of one's own processes");
-    assert_eq!(told(&world, 0), [of_one, (4, 32, ReasonT::Option, 5)]);
+    assert_eq!(told(&world, Uid::from_raw(1000)), [of_one], "of one's own processes");
+    assert_eq!(told(&world, Uid::ROOT), [of_one, (4, 32, ReasonT::Option, 5)]);
     // Refused after it had waited, for another offers it too.
     world.offer(1, socket(5, 6), args(33));
     world.offer(2, socket(5, 6), args(34));
-    assert_eq!(told(&world, 1000).len(), 3);
-    assert_eq!(told(&world, 1000)[1], (1, 33, ReasonT::SeveralHolders, 5));
-    world.offer(1, socket(7, 8), OfferArguments { inode: 31, ..args(35) });
-    assert!(!told(&world, 0).contains(&of_one), "offered again");
+    assert_eq!(told(&world, Uid::from_raw(1000)).len(), 3);
+    assert_eq!(told(&world, Uid::from_raw(1000))[1], (1, 33, ReasonT::SeveralHolders, 5));
+    world.offer(1, socket(7, 8), OfferArguments { inode: Inode(31), ..args(35) });
+    assert!(!told(&world, Uid::ROOT).contains(&of_one), "offered again");
     // Home for a reason; and closed.
     world.left(1, 35);
-    assert!(told(&world, 0).contains(&(1, 31, ReasonT::Operation, 4)), "went home");
-    world.offer(1, socket(7, 8), OfferArguments { inode: 31, ..args(36) });
+    assert!(told(&world, Uid::ROOT).contains(&(1, 31, ReasonT::Operation, 4)), "went home");
+    world.offer(1, socket(7, 8), OfferArguments { inode: Inode(31), ..args(36) });
     world.registry.left(end(1, 36), ReasonT::Closed, 0, 6, &world.memory);
-    assert!(told(&world, 0).iter().all(|row| row.1 != 31), "closed");
+    assert!(told(&world, Uid::ROOT).iter().all(|row| row.1 != 31), "closed");
     let World { registry, memory } = &mut world;
     for local in 100..400 {
         registry.offer(client(3), Err(ReasonT::Kind), args(local), 5, memory).unwrap();
     }
     registry
-        .offer(client(3), Err(ReasonT::Kind), OfferArguments { inode: 0, ..args(99) }, 5, memory)
+        .offer(
+            client(3),
+            Err(ReasonT::Kind),
+            OfferArguments { inode: Inode(0), ..args(99) },
+            5,
+            memory,
+        )
         .unwrap();
-    let of_three = told(&world, 0).into_iter().filter(|row| row.0 == 3);
+    let of_three = told(&world, Uid::ROOT).into_iter().filter(|row| row.0 == 3);
     assert_eq!(of_three.map(|row| row.1).collect::<Vec<_>>(), (144..400).collect::<Vec<_>>());
     world.registry.gone(client(3), 7, &world.memory);
-    assert!(told(&world, 0).iter().all(|row| row.0 != 3));
+    assert!(told(&world, Uid::ROOT).iter().all(|row| row.0 != 3));
 }
 
 #[test]
@@ -481,16 +489,16 @@ fn what_a_dead_process_had_is_gone() {
 fn users_see_and_recall_their_own() {
     let (mut world, stream) = World::joined();
     world.offer(4, socket(50, 60), args(40));
-    assert_eq!(world.registry.list(0, 0, 9, &world.memory).rows.len(), 3);
-    let rows = world.registry.list(1001, 0, 9, &world.memory).rows;
+    assert_eq!(world.registry.list(Uid::ROOT, 0, 9, &world.memory).rows.len(), 3);
+    let rows = world.registry.list(Uid::from_raw(1001), 0, 9, &world.memory).rows;
     assert_eq!(rows.len(), 1);
     assert_eq!((rows[0].home, rows[0].reason, rows[0].age_ms), (HomeT::Kernel, ReasonT::NoPeer, 4));
-    let rows = world.registry.list(1000, 0, 9, &world.memory).rows;
+    let rows = world.registry.list(Uid::from_raw(1000), 0, 9, &world.memory).rows;
     assert_eq!((rows[0].sent, rows[0].received), (1000, 10));
     assert_eq!((rows[1].sent, rows[1].received), (10, 1000));
     assert_eq!(rows[0].from.as_deref(), rows[1].to.as_deref());
-    assert!(!world.registry.recall_for(stream, 1001, 9));
-    assert!(!world.registry.recall_for(StreamNumber(stream.0 + 1), 0, 9));
-    assert!(world.registry.recall_for(stream, 0, 9));
+    assert!(!world.registry.recall_for(stream, Uid::from_raw(1001), 9));
+    assert!(!world.registry.recall_for(StreamNumber(stream.0 + 1), Uid::ROOT, 9));
+    assert!(world.registry.recall_for(stream, Uid::ROOT, 9));
     assert_eq!(world.recalled(1), Some((10, ReasonT::User)));
 }

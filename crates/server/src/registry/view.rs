@@ -6,9 +6,11 @@ use super::delivery::{Event, Page};
 use super::end::{End, State};
 use super::process::{Process, Refused};
 use super::{CARRIER, Registry, SharedMemory};
+use rustix::process::Uid;
 use sojourn_ipc::ClientId;
 use sojourn_session::{
-    ConnectionInfoT, HomeT, KindT, ReasonT, RefusedInfoT, SessionInfoT, StreamNumber,
+    ConnectionInfoT, HomeT, Inode, KindT, ProcessId, ReasonT, RefusedInfoT, SessionInfoT,
+    StreamNumber,
 };
 use sojourn_stream::LayerTimes;
 use std::ffi::CString;
@@ -44,7 +46,7 @@ impl Registry {
     #[must_use]
     pub fn list(
         &self,
-        uid: u32,
+        uid: Uid,
         after: u64,
         now_ms: u64,
         memory: &dyn SharedMemory,
@@ -60,7 +62,7 @@ impl Registry {
     #[must_use]
     pub fn connections(
         &self,
-        uid: u32,
+        uid: Uid,
         after: u64,
         memory: &dyn SharedMemory,
     ) -> Page<ConnectionInfoT> {
@@ -71,14 +73,14 @@ impl Registry {
         page(ends, after).filter_map(|(pid, end)| self.connection(pid, end, memory))
     }
 
-    fn seen_by(&self, uid: u32) -> impl Iterator<Item = &Process> {
+    fn seen_by(&self, uid: Uid) -> impl Iterator<Item = &Process> {
         let programs = self.processes.iter().filter(|(id, _)| **id != CARRIER).map(|(_, p)| p);
-        programs.filter(move |process| uid == 0 || process.info.uid == uid)
+        programs.filter(move |process| uid.is_root() || process.info.uid == uid)
     }
 
     fn connection(
         &self,
-        pid: u32,
+        pid: ProcessId,
         end: &End,
         memory: &dyn SharedMemory,
     ) -> Option<ConnectionInfoT> {
@@ -90,7 +92,7 @@ impl Registry {
         let figures = memory.figures(region)?;
         Some(ConnectionInfoT {
             stream: stream.0,
-            pid,
+            pid: pid.0,
             state: figures.state.into(),
             mss: figures.mss,
             snd_wnd: figures.snd_wnd,
@@ -106,18 +108,17 @@ impl Registry {
     }
 
     /// Returns the numbers of the programs that have said hello and that user `uid` may see, in
-    /// pages like [`Self::list`]. A program that the server cannot see has the number 0, and is on
-    /// no page.
+    /// pages like [`Self::list`]. A program that the server cannot see is on no page.
     #[must_use]
-    pub fn processes(&self, uid: u32, after: u64) -> Page<u32> {
+    pub fn processes(&self, uid: Uid, after: u64) -> Page<ProcessId> {
         let numbers = self.seen_by(uid).map(|process| process.info.pid);
-        page(numbers.map(|pid| Listed { serial: pid.into(), item: pid }), after)
+        page(numbers.map(|pid| Listed { serial: pid.0.into(), item: pid }), after)
     }
 
     /// Returns the refusals that are remembered, as far as user `uid` may see them, in pages like
     /// [`Self::list`].
     #[must_use]
-    pub fn refused(&self, uid: u32, after: u64, now_ms: u64) -> Page<RefusedInfoT> {
+    pub fn refused(&self, uid: Uid, after: u64, now_ms: u64) -> Page<RefusedInfoT> {
         let refusals = self.seen_by(uid).flat_map(|process| {
             let refused = process.refused.iter();
             let listed = move |refused: &'_ Refused| Listed {
@@ -126,10 +127,10 @@ impl Registry {
             };
             refused.map(listed)
         });
-        let row = |(pid, refused): (u32, Refused)| RefusedInfoT {
-            pid,
+        let row = |(pid, refused): (ProcessId, Refused)| RefusedInfoT {
+            pid: pid.0,
             reason: refused.reason,
-            inode: refused.inode,
+            inode: refused.inode.0,
             age_ms: now_ms.saturating_sub(refused.since_ms),
             in_kernel: refused.rates[0],
             away: refused.rates[1],
@@ -151,8 +152,8 @@ impl Registry {
             kind: end.identity.kind,
             home: HomeT::Kernel,
             reason: process.refusal(end.inode).unwrap_or(ReasonT::NoPeer),
-            pid: process.info.pid,
-            uid: process.info.uid,
+            pid: process.info.pid.0,
+            uid: process.info.uid.as_raw(),
             program: text(&process.info.program),
             from: text(&end.identity.from),
             to: text(&end.identity.to),
@@ -173,7 +174,7 @@ impl Registry {
                 false => HomeT::Library,
             };
             row.reason = ReasonT::None;
-            row.peer_pid = self.peer_of(stream, side).pid;
+            row.peer_pid = self.peer_of(stream, side).pid.0;
             if stream.kind == KindT::Udp {
                 let counts = memory.counts(&stream.region);
                 (row.sent, row.received) = (counts.sent_bytes, counts.received_bytes);
@@ -190,9 +191,9 @@ impl Registry {
 
     /// Sends a stream home for a user. Returns false if there is none of that number, or neither
     /// side is the user's.
-    pub fn recall_for(&mut self, number: StreamNumber, uid: u32, now_ms: u64) -> bool {
+    pub fn recall_for(&mut self, number: StreamNumber, uid: Uid, now_ms: u64) -> bool {
         let Some(stream) = self.streams.get(&number) else { return false };
-        if uid != 0 && !stream.users.contains(&uid) {
+        if !uid.is_root() && !stream.users.contains(&uid) {
             return false;
         }
         self.recall(number, ReasonT::User, now_ms);
@@ -206,12 +207,12 @@ impl Registry {
     pub fn times(
         &self,
         number: StreamNumber,
-        uid: u32,
+        uid: Uid,
         until_s: u32,
         memory: &dyn SharedMemory,
     ) -> Option<LayerTimes> {
         let stream = self.streams.get(&number)?;
-        let is_allowed = uid == 0 || stream.users.contains(&uid);
+        let is_allowed = uid.is_root() || stream.users.contains(&uid);
         let mut ends = stream.sides.iter().flatten().filter_map(|id| self.end(*id));
         let is_carried =
             ends.any(|end| end.identity.key.is_carried() && end.identity.kind == KindT::Tcp);
@@ -225,18 +226,18 @@ impl Registry {
     /// Returns false if there is no such process.
     pub fn request_move(
         &mut self,
-        pid: u32,
-        inode: u64,
+        pid: ProcessId,
+        inode: Inode,
         home: HomeT,
-        uid: u32,
+        uid: Uid,
         now_ms: u64,
     ) -> bool {
         // Only processes of the asking user are looked at, so a process number that has come again
         // wakes at worst another process of the same user.
         let mut known = self.processes.iter_mut().filter(|(id, _)| **id != CARRIER);
-        let Some((id, process)) =
-            known.find(|(_, p)| p.info.pid == pid && pid != 0 && (uid == 0 || p.info.uid == uid))
-        else {
+        let Some((id, process)) = known.find(|(_, p)| {
+            p.info.pid == pid && pid != ProcessId::NONE && (uid.is_root() || p.info.uid == uid)
+        }) else {
             return false;
         };
         if process.events.len() >= WANTED_MAX {
@@ -255,7 +256,7 @@ impl Registry {
     pub fn declined(
         &mut self,
         id: ClientId,
-        inode: u64,
+        inode: Inode,
         reason: ReasonT,
         rates: [u64; 2],
         now_ms: u64,

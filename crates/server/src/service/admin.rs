@@ -6,11 +6,12 @@
 use super::{Sojournd, State, Stop, fault};
 use crate::memory::Memory;
 use crate::registry::{Page, Registry};
+use rustix::process::Uid;
 use sojourn_ipc::rt::{Caller, Fault};
 use sojourn_session::{
     AdminConcernedOut, AdminConnectionsOut, AdminListOut, AdminProcessesOut, AdminRefusedOut,
     AdminServer, AdminStatsOut, AdminStreamTimesOut, FAULT_NOT_ALLOWED, FAULT_RESOURCES, HomeT,
-    ServerStatsT, StreamNumber, TimesInfoT,
+    Inode, ProcessId, ServerStatsT, StreamNumber, TimesInfoT,
 };
 use sojourn_stream::{Layer, LayerTimes};
 use std::sync::PoisonError;
@@ -24,10 +25,10 @@ impl Sojournd {
     /// Returns the user whose rights an administrator's connection has. A library's connection has
     /// none: its program may have made it as root, and given up that right since (`prepare` in the
     /// library).
-    fn administrator(&self, caller: &Caller) -> Result<u32, Fault> {
+    fn administrator(&self, caller: &Caller) -> Result<Uid, Fault> {
         match self.lock().registry.info(caller.client) {
             Some(_) => Err(fault(FAULT_NOT_ALLOWED)),
-            None => Ok(caller.credentials.uid),
+            None => Ok(Uid::from_raw_unchecked(caller.credentials.uid)),
         }
     }
 }
@@ -37,8 +38,8 @@ impl Sojournd {
     ///
     /// # Errors
     /// [`FAULT_RESOURCES`]: the user has asked for so much already.
-    fn timed<T>(&self, uid: u32, list: impl FnOnce(&Registry) -> T) -> Result<T, Fault> {
-        let is_free = uid == 0 || uid == self.own_user;
+    fn timed<T>(&self, uid: Uid, list: impl FnOnce(&Registry) -> T) -> Result<T, Fault> {
+        let is_free = uid.is_root() || uid == self.own_user;
         let allowance = || self.lists.lock().unwrap_or_else(PoisonError::into_inner);
         let begun = Instant::now();
         if !is_free && !allowance().may_ask(uid, begun) {
@@ -61,7 +62,8 @@ impl AdminServer for Sojournd {
     }
 
     fn stats(&self, caller: &Caller) -> Result<AdminStatsOut, Fault> {
-        let bytes = self.timed(caller.credentials.uid, |all| all.bytes(&Memory))?;
+        let bytes =
+            self.timed(Uid::from_raw_unchecked(caller.credentials.uid), |all| all.bytes(&Memory))?;
         let state = self.lock();
         let counters = state.registry.counters();
         let returns = counters.returns.to_vec();
@@ -122,7 +124,7 @@ impl AdminServer for Sojournd {
         let uid = self.administrator(caller)?;
         let mut state = self.lock();
         let State { registry, notifier, .. } = &mut *state;
-        let is_told = registry.request_move(pid, inode, home, uid, self.now_ms());
+        let is_told = registry.request_move(ProcessId(pid), Inode(inode), home, uid, self.now_ms());
         Self::ring(registry, notifier);
         Ok(is_told)
     }
@@ -130,20 +132,21 @@ impl AdminServer for Sojournd {
     fn processes(&self, caller: &Caller, after: u64) -> Result<AdminProcessesOut, Fault> {
         let uid = self.administrator(caller)?;
         let Page { rows: pids, last } = self.timed(uid, |all| all.processes(uid, after))?;
+        let pids: Vec<_> = pids.into_iter().map(|pid| pid.0).collect();
         Ok(AdminProcessesOut { last, count: pids.len() as u32, pids: Some(pids) })
     }
 
     fn concerned(&self, caller: &Caller) -> Result<AdminConcernedOut, Fault> {
         let uid = self.administrator(caller)?;
         // Rules are root's matter, and a server's own user can read them in its log.
-        let may_know = uid == 0 || uid == self.own_user;
+        let may_know = uid.is_root() || uid == self.own_user;
         let all = if may_know { self.lock().concerned.list() } else { Vec::new() };
         Ok(AdminConcernedOut { count: all.len() as u32, sessions: Some(all) })
     }
 
     fn stop(&self, caller: &Caller, force: bool) {
         let Ok(uid) = self.administrator(caller) else { return };
-        if uid == 0 || uid == self.own_user {
+        if uid.is_root() || uid == self.own_user {
             let wanted = if force { Stop::Now } else { Stop::WhenEmpty };
             self.stop.fetch_max(wanted as u8, Ordering::Relaxed);
         }

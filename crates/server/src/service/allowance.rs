@@ -5,6 +5,7 @@
 //! in time. So a user who has taken a quarter of a second within one second is refused until that
 //! is over. Root and the server's own user may take all. Not here: the lists (`admin`).
 
+use rustix::process::Uid;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -20,17 +21,17 @@ struct Taken {
 
 /// The time that users have taken lately.
 #[derive(Debug, Default)]
-pub(super) struct Allowance(HashMap<u32, Taken>);
+pub(super) struct Allowance(HashMap<Uid, Taken>);
 
 impl Allowance {
     /// Returns true if a user may ask for one more list.
-    pub(super) fn may_ask(&mut self, user: u32, now: Instant) -> bool {
+    pub(super) fn may_ask(&mut self, user: Uid, now: Instant) -> bool {
         self.0.retain(|_, taken| now.saturating_duration_since(taken.since) < WINDOW);
         self.0.get(&user).is_none_or(|taken| taken.time < MOST)
     }
 
     /// Notes the time that a list of a user's has taken until now.
-    pub(super) fn note(&mut self, user: u32, begun: Instant, now: Instant) {
+    pub(super) fn note(&mut self, user: Uid, begun: Instant, now: Instant) {
         let none = Taken { since: begun, time: Duration::ZERO };
         self.0.entry(user).or_insert(none).time += now.saturating_duration_since(begun);
     }
@@ -46,11 +47,14 @@ mod tests {
         let begun = Instant::now();
         let at = |ms| begun + Duration::from_millis(ms);
         for turn in 0..5 {
-            assert!(allowance.may_ask(1, at(turn * 50)), "{turn}");
-            allowance.note(1, at(turn * 50), at(turn * 50 + 50));
+            assert!(allowance.may_ask(Uid::from_raw(1), at(turn * 50)), "{turn}");
+            allowance.note(Uid::from_raw(1), at(turn * 50), at(turn * 50 + 50));
         }
-        assert!(!allowance.may_ask(1, at(260)) && allowance.may_ask(2, at(260)));
-        assert!(!allowance.may_ask(1, at(999)));
-        assert!(allowance.may_ask(1, at(1000)) && allowance.0.is_empty());
+        assert!(
+            !allowance.may_ask(Uid::from_raw(1), at(260))
+                && allowance.may_ask(Uid::from_raw(2), at(260))
+        );
+        assert!(!allowance.may_ask(Uid::from_raw(1), at(999)));
+        assert!(allowance.may_ask(Uid::from_raw(1), at(1000)) && allowance.0.is_empty());
     }
 }

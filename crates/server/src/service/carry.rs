@@ -186,10 +186,10 @@ mod tests {
     use super::*;
     use crate::holders::Object;
     use crate::key::Key;
-    use sojourn_session::KindT;
+    use sojourn_session::{Inode, KindT};
 
     fn seen(key: Key) -> Inspected {
-        let object = Object::Socket { inode: 9 };
+        let object = Object::Socket { inode: Inode(9) };
         let [from, to] = ["one", "other"].map(str::to_owned);
         let identity =
             Identity { key, kind: KindT::Tcp, from, to, holds: [0; 2], object, pin: None };

@@ -18,7 +18,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use sojourn_carrier::Command;
 use sojourn_ipc::rt::Caller;
-use sojourn_session::{LocalNumber, OfferT, ReasonT};
+use sojourn_session::{Inode, LocalNumber, OfferT, ProcessId, ReasonT};
 use std::sync::{Arc, PoisonError, Weak};
 
 impl Sojournd {
@@ -120,14 +120,14 @@ impl Sojournd {
         // The process may have connected as root and given up that right right afterwards. Its
         // number may be another process's by now, but a look by number can only take root's rights
         // away, never give any.
-        let become_now = match uid {
-            0 => self.prober.user_of(pid).map(|now| now.filter(|now| *now != 0)),
-            _ => Ok(None),
+        let become_now = match uid.is_root() {
+            true => self.prober.user_of(pid).map(|now| now.filter(|now| !now.is_root())),
+            false => Ok(None),
         };
         let seen = match (pid, become_now) {
             // A process of another PID name space: its holders could not be counted, nor its end be
             // seen.
-            (0, _) => Err(ReasonT::Namespace),
+            (ProcessId::NONE, _) => Err(ReasonT::Namespace),
             // Without an answer nobody knows which rights the process has.
             (_, Err(_)) => Err(ReasonT::Resources),
             (_, Ok(now)) if !self.serves(now.unwrap_or(uid)) => Err(ReasonT::OtherUser),
@@ -195,7 +195,7 @@ impl Sojournd {
             return Ok(false);
         }
         let is_adopted = registry.adopt(client, seen, arguments, part, now_ms)?;
-        let pid = registry.info(client).map_or(0, |info| info.pid);
+        let pid = registry.info(client).map_or(ProcessId::NONE, |info| info.pid);
         drop(state);
         if is_carried && is_adopted {
             self.command(Command::Registered { stream: part.stream, pid });
@@ -204,7 +204,7 @@ impl Sojournd {
     }
 }
 
-pub(super) fn offer_arguments(what: &OfferT, inode: u64) -> OfferArguments {
+pub(super) fn offer_arguments(what: &OfferT, inode: Inode) -> OfferArguments {
     let OfferT { local, set, ring_bytes, is_sole, home } = *what;
     OfferArguments { local: LocalNumber(local), set, ring_bytes, is_sole, home, inode }
 }

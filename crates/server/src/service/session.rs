@@ -11,15 +11,15 @@ use crate::protocols;
 use crate::registry::{
     CarrierMessage, Delivery, EndId, InboxOut, JoinOut, ProcessInfo, StreamSide,
 };
-use rustix::process::Pid;
+use rustix::process::Uid;
 use sojourn_carrier::Command;
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::{Caller, Descriptor, Fault};
 use sojourn_session::{
-    EventT, FAULT_ARGUMENT, FAULT_NO_HELLO, FAULT_NOT_ALLOWED, FAULT_RESOURCES, InboxT, JoinT,
-    LocalNumber, OfferT, PROGRAM_MAX, ReasonT, RecallT, RefusalT, SessionAdoptDeferredReply,
-    SessionIsAwayDeferredReply, SessionOfferDeferredReply, SessionServer,
-    SessionShowPacketsDeferredReply, StreamNumber, WantedT, WhereT,
+    EventT, FAULT_ARGUMENT, FAULT_NO_HELLO, FAULT_NOT_ALLOWED, FAULT_RESOURCES, InboxT, Inode,
+    JoinT, LocalNumber, OfferT, PROGRAM_MAX, ProcessId, ReasonT, RecallT, RefusalT,
+    SessionAdoptDeferredReply, SessionIsAwayDeferredReply, SessionOfferDeferredReply,
+    SessionServer, SessionShowPacketsDeferredReply, StreamNumber, WantedT, WhereT,
 };
 use sojourn_shm::fault::point;
 use std::ffi::CStr;
@@ -32,7 +32,7 @@ impl SessionServer for Sojournd {
         program: &CStr,
         doorbell: Option<OwnedFd>,
     ) -> Result<bool, Fault> {
-        let uid = caller.credentials.uid;
+        let uid = Uid::from_raw_unchecked(caller.credentials.uid);
         if !self.serves(uid) {
             return Err(fault(FAULT_NOT_ALLOWED));
         }
@@ -41,8 +41,8 @@ impl SessionServer for Sojournd {
             return Err(fault(FAULT_ARGUMENT));
         }
         // The kernel gives 0 for a process that this PID name space does not show.
-        let pid = u32::try_from(caller.credentials.pid).unwrap_or(0);
-        let process = match Pid::from_raw(caller.credentials.pid) {
+        let pid = ProcessId(u32::try_from(caller.credentials.pid).unwrap_or(0));
+        let process = match pid.seen() {
             Some(pid) => self.process(caller.client, pid)?.into(),
             None => Descriptor::NONE,
         };
@@ -116,7 +116,9 @@ impl SessionServer for Sojournd {
             Some(Delivery::Refused { local, reason }) => {
                 EventT::Refused(RefusalT { local: local.0, reason })
             }
-            Some(Delivery::Wanted { inode, home }) => EventT::Wanted(WantedT { inode, home }),
+            Some(Delivery::Wanted { inode, home }) => {
+                EventT::Wanted(WantedT { inode: inode.0, home })
+            }
             Some(Delivery::CarrierMessage(what)) => match *what {
                 CarrierMessage::Delegate(terms) => EventT::Lend(terms),
                 CarrierMessage::Reroute(rerouted) => EventT::Rerouted(rerouted),
@@ -169,7 +171,7 @@ impl SessionServer for Sojournd {
 
     fn declined(&self, caller: &Caller, inode: u64, reason: ReasonT, in_kernel: u64, away: u64) {
         let rates = [in_kernel, away];
-        self.lock().registry.declined(caller.client, inode, reason, rates, self.now_ms());
+        self.lock().registry.declined(caller.client, Inode(inode), reason, rates, self.now_ms());
     }
 
     fn show_packets(
@@ -228,7 +230,7 @@ fn join_of(join: JoinOut) -> JoinT {
         region: join.region,
         own: inbox(join.own),
         peer: inbox(join.peer),
-        peer_pid: join.peer_pid,
+        peer_pid: join.peer_pid.0,
         peer_process: join.peer_process,
     }
 }

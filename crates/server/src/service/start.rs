@@ -62,7 +62,7 @@ impl Sojournd {
         beats: Beats,
         rules: Rules,
     ) -> Result<Arc<Self>, StartError> {
-        let own_user = rules.own_user.unwrap_or_else(|| rustix::process::geteuid().as_raw());
+        let own_user = rules.own_user.unwrap_or_else(rustix::process::geteuid);
         let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         let files = files.map_or(usize::MAX, |files| files as usize);
         let limits = Limits {

@@ -113,7 +113,8 @@ impl fmt::Display for Home {
     }
 }
 
-/// Which programs that make their own system calls are loaded by Sojourn's loader.
+/// Which programs that make their own system calls are loaded by Sojourn's loader. Who starts a
+/// child reads the same words by `sojourn_abi::starts::Load`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Load {
     /// The program that the user names, and its children but those that stay small.
@@ -185,7 +186,8 @@ pub struct Config {
     pub spin: Spin,
     /// Longest time for which a waiting thread spins (µs) with [`Spin::Always`]; 0 for no limit.
     pub spin_budget_us: u32,
-    /// Which programs that make their own system calls are loaded by Sojourn's loader.
+    /// Which programs that make their own system calls are loaded by Sojourn's loader. Who starts a
+    /// child reads the same words by `sojourn_abi::starts::Load`.
     pub load: Load,
     /// System calls that preloaded programs make themselves are rewritten.
     pub rewrite: bool,

@@ -60,7 +60,7 @@ impl SackBlocks {
         self.len as usize
     }
 
-    /// Whether there are none.
+    /// Returns true if there are none.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -244,7 +244,7 @@ impl Options {
         len
     }
 
-    /// Whether there are none.
+    /// Returns true if there are none.
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }

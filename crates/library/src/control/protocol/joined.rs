@@ -5,7 +5,7 @@
 
 use crate::fds::slot::Slot;
 use crate::moves::offer::Offer;
-use sojourn_session::{InboxNumber, InboxSlot, StreamNumber};
+use sojourn_session::{InboxNumber, InboxSlot, ProcessId, StreamNumber};
 use sojourn_stream::Stream;
 
 /// A session that has joined.
@@ -19,7 +19,7 @@ pub(super) struct Joined {
     pub(super) side: u8,
     pub(super) own: InboxSlot,
     pub(super) peer_inbox: InboxNumber,
-    pub(super) peer_pid: u32,
+    pub(super) peer_pid: ProcessId,
     /// Bytes of address space that the stream takes.
     pub(super) addresses: u64,
 }

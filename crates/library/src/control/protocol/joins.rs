@@ -19,7 +19,9 @@ use core::sync::atomic::Ordering;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
-use sojourn_session::{InboxNumber, InboxSlot, JoinT, LocalNumber, ReasonT, StreamNumber};
+use sojourn_session::{
+    InboxNumber, InboxSlot, JoinT, LocalNumber, ProcessId, ReasonT, StreamNumber,
+};
 use sojourn_shm::{Mapping, MovableFd, fault};
 use sojourn_stream::Inbox;
 use std::collections::HashMap;
@@ -42,7 +44,7 @@ impl Thread {
         self.keep_peer_inbox(peer_inbox, peer, &mut events);
         let has_region = region.is_some();
         // Of the carrier the server's number will do: nothing rests on it alone.
-        let peer_pid = peer_pid.or(join.is_carried.then_some(join.peer_pid));
+        let peer_pid = peer_pid.or(join.is_carried.then_some(ProcessId(join.peer_pid)));
         let tried = match (self.offers.remove(&LocalNumber(join.local)), peer_pid) {
             (None, _) => Err(ReasonT::Closed),
             (_, None) => Err(ReasonT::Resources),
@@ -55,7 +57,7 @@ impl Thread {
                 self.gives_addresses_back(address_space(join.ring_bytes));
             }
             self.tell_left(LocalNumber(join.local), reason, 0, 0);
-            self.release(own_slot.inbox, peer_inbox, join.peer_pid);
+            self.release(own_slot.inbox, peer_inbox, ProcessId(join.peer_pid));
         }
         if let Some(number) = self.own_inboxes.get(&own_slot.inbox).map(|inbox| inbox.number) {
             self.attend(number);
@@ -67,7 +69,7 @@ impl Thread {
         offer: &Offer,
         join: &JoinT,
         region: Option<Mapping>,
-        peer_pid: u32,
+        peer_pid: ProcessId,
     ) -> Result<(), ReasonT> {
         let (own_slot, peer_inbox) = (own_of(join), InboxNumber(join.peer.id));
         let own = self.own_inboxes.get(&own_slot.inbox).ok_or(ReasonT::Resources)?;
@@ -105,7 +107,7 @@ impl Thread {
             inbox.uses += 1;
         }
         if !join.is_carried {
-            *self.peers.entry(join.peer_pid).or_default() += 1;
+            *self.peers.entry(ProcessId(join.peer_pid)).or_default() += 1;
         }
         let joined = Joined {
             offer: offer.clone(),
@@ -115,7 +117,7 @@ impl Thread {
             side: join.side,
             own: own_slot,
             peer_inbox,
-            peer_pid: join.peer_pid,
+            peer_pid: ProcessId(join.peer_pid),
             addresses: address_space(join.ring_bytes),
         };
         self.joined.insert(offer.local, joined);
@@ -245,7 +247,7 @@ impl Thread {
 
     /// Lets go of inboxes and processes that no session needs. The server counts in the same way,
     /// and sends them anew when a session needs them again.
-    fn release(&mut self, own_inbox: InboxNumber, peer_inbox: InboxNumber, peer_pid: u32) {
+    fn release(&mut self, own_inbox: InboxNumber, peer_inbox: InboxNumber, peer_pid: ProcessId) {
         if self.own_inboxes.get(&own_inbox).is_some_and(|inbox| inbox.uses == 0)
             && let Some(OwnInbox { number, .. }) = self.own_inboxes.remove(&own_inbox)
         {

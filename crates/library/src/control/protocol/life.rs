@@ -6,6 +6,7 @@ use super::living::{ThreadWatch, has_first_ended};
 use super::thread::Thread;
 use crate::host::descriptors::Direct;
 use rustix::io::Errno;
+use rustix::process::Pid;
 
 impl Thread {
     /// Ends the process if it has no thread of the program's.
@@ -19,10 +20,10 @@ impl Thread {
             }
             self.living = ThreadWatch::Unwatched;
         }
-        let first = i32::try_from(self.engine.pid).unwrap_or(0);
+        let first = self.engine.pid.seen();
         let Some(all) = self.aside.call(|_| Direct::in_folder("/proc/self/task")) else { return };
-        for tid in all {
-            if tid == first || self.engine.is_own_thread(tid) {
+        for tid in all.into_iter().filter_map(Pid::from_raw) {
+            if Some(tid) == first || self.engine.is_own_thread(tid) {
                 continue;
             }
             match self.aside.call(move |outside| outside.watch_thread(tid)) {

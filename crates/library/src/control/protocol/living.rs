@@ -45,8 +45,8 @@ impl ThreadWatch {
 }
 
 /// Opens a descriptor that becomes readable when that thread has ended, and adds it to `set`.
-pub(super) fn watch_thread(set: BorrowedFd<'_>, tid: i32) -> Result<OwnedFd, Errno> {
-    let thread = pidfd_open(Pid::from_raw(tid).ok_or(Errno::SRCH)?, THREAD)?;
+pub(super) fn watch_thread(set: BorrowedFd<'_>, tid: Pid) -> Result<OwnedFd, Errno> {
+    let thread = pidfd_open(tid, THREAD)?;
     epoll::add(set, thread.as_fd(), EventData::new_u64(LIVING), EventFlags::IN)?;
     Ok(thread)
 }

@@ -12,7 +12,7 @@ use crate::remote::carry_server::ANSWER_LIMIT;
 use crate::remote::delegation::{Delegation, LinkSockets};
 use crate::remote::net::Net;
 use core::time::Duration;
-use sojourn_session::{EventT, KindT, LocalNumber, ReasonT, RecallT};
+use sojourn_session::{EventT, Inode, KindT, LocalNumber, ReasonT, RecallT};
 use sojourn_shm::{Deadline, MovableFd};
 use sojourn_stream::Stream;
 use std::collections::VecDeque;
@@ -129,7 +129,8 @@ impl Thread {
             // The job comes after the returns that were left before it, so that these are forgotten
             // first.
             EventT::Wanted(wanted) => {
-                self.engine.push(library, Job::Wanted { inode: wanted.inode, home: wanted.home });
+                self.engine
+                    .push(library, Job::Wanted { inode: Inode(wanted.inode), home: wanted.home });
             }
             EventT::Rerouted(rerouted) => {
                 if let Some((session, net)) =

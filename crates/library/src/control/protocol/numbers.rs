@@ -6,17 +6,18 @@
 //! the number (`Session::peer_process_is_gone`).
 
 use rustix::fd::{AsRawFd, OwnedFd};
+use sojourn_session::ProcessId;
 use std::fs::read_to_string;
 
 /// Returns the number of the process in this process's own name space; 0 if it has none, has ended,
 /// or the number cannot be had.
-pub(super) fn number_here(process: &OwnedFd) -> u32 {
+pub(super) fn number_here(process: &OwnedFd) -> ProcessId {
     if !sees_itself() {
-        return 0;
+        return ProcessId::NONE;
     }
     // The calling thread has a table of its own.
     let path = format!("/proc/thread-self/fdinfo/{}", process.as_raw_fd());
-    read_to_string(path).ok().and_then(|text| number_in(&text)).unwrap_or(0)
+    read_to_string(path).ok().and_then(|text| number_in(&text)).map_or(ProcessId::NONE, ProcessId)
 }
 
 /// Returns true if /proc has the numbers of this process's own name space.
@@ -39,12 +40,13 @@ mod tests {
     #[test]
     fn processes_here_have_the_numbers_that_they_have() {
         let own = pidfd_open(getpid(), PidfdFlags::empty()).unwrap();
-        assert_eq!(number_here(&own), std::process::id());
+        assert_eq!(number_here(&own), ProcessId::own());
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).unwrap();
         child.wait().unwrap();
-        assert_eq!(number_here(&process), 0, "it has ended");
-        assert_eq!(number_here(&std::fs::File::open("/dev/null").unwrap().into()), 0);
+        assert_eq!(number_here(&process), ProcessId::NONE, "it has ended");
+        let no_process = std::fs::File::open("/dev/null").unwrap().into();
+        assert_eq!(number_here(&no_process), ProcessId::NONE);
         assert_eq!(number_in("pos:\t0\nPid:\t0\n"), Some(0), "it is in another name space");
         assert_eq!(number_in("Pid:\t-1\n"), None);
     }

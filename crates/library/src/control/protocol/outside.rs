@@ -24,8 +24,11 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::process::Pid;
 use sojourn_ipc::{Connection, Deadline, rt};
-use sojourn_session::{EventT, InboxT, JoinT, LendT, SessionClient, session_connect_options};
+use sojourn_session::{
+    EventT, InboxT, JoinT, LendT, ProcessId, SessionClient, session_connect_options,
+};
 use sojourn_shm::aside::{Aside, keep_only};
 use sojourn_shm::fasync::{Event, Owner, Sender};
 use sojourn_shm::{Access, Mapping, Segment};
@@ -48,7 +51,7 @@ pub(crate) struct Outside {
     doorbell: OwnedFd,
     pub(super) client: Option<SessionClient<Connection>>,
     /// The processes of peers, by the server's numbers.
-    peers: HashMap<u32, Peer>,
+    peers: HashMap<ProcessId, Peer>,
     /// Attention events of inboxes, by the number that their events carry.
     attention: HashMap<u64, OwnedFd>,
     inboxes_seen: u64,
@@ -65,7 +68,7 @@ pub(crate) struct Outside {
 #[derive(Debug)]
 struct Peer {
     process: OwnedFd,
-    number: u32,
+    number: ProcessId,
 }
 
 /// Signals to send for one descriptor of the program's.
@@ -99,7 +102,7 @@ pub(super) struct PreparedJoin {
     pub(super) own: Option<OwnInboxMemory>,
     pub(super) peer: Option<Mapping>,
     /// The number here of the peer's process, if that is watched.
-    pub(super) peer_pid: Option<u32>,
+    pub(super) peer_pid: Option<ProcessId>,
     /// Descriptors of the join in the bell's socket.
     pub(super) passed: usize,
 }
@@ -198,7 +201,7 @@ impl Outside {
     }
 
     /// Watches that thread's end from now on, instead of another one's.
-    pub(super) fn watch_thread(&mut self, tid: i32) -> Result<(), Errno> {
+    pub(super) fn watch_thread(&mut self, tid: Pid) -> Result<(), Errno> {
         self.living = None;
         self.living = Some(watch_thread(self.set.as_fd(), tid)?);
         Ok(())
@@ -308,22 +311,23 @@ impl Outside {
     }
 
     /// Watches the peer's process; returns its number here.
-    fn watch_peer(&mut self, join: &mut JoinT) -> Option<u32> {
+    fn watch_peer(&mut self, join: &mut JoinT) -> Option<ProcessId> {
+        let peer_pid = ProcessId(join.peer_pid);
         let process = take(&mut join.peer_process);
-        if let Some(known) = self.peers.get(&join.peer_pid) {
+        if let Some(known) = self.peers.get(&peer_pid) {
             return Some(known.number);
         }
-        let data = EventData::new_u64(PEER | u64::from(join.peer_pid));
+        let data = EventData::new_u64(PEER | u64::from(peer_pid.0));
         let process = process.filter(|process| {
             !join.is_carried && epoll::add(&self.set, process, data, EventFlags::IN).is_ok()
         })?;
         let number = number_here(&process);
-        self.peers.insert(join.peer_pid, Peer { process, number });
+        self.peers.insert(peer_pid, Peer { process, number });
         Some(number)
     }
 
     /// Ends the watch on a process with which no session is left.
-    pub(super) fn forget_peer(&mut self, pid: u32) {
+    pub(super) fn forget_peer(&mut self, pid: ProcessId) {
         if let Some(Peer { process, .. }) = self.peers.remove(&pid) {
             // Closing does not remove the registration (epoll(7)): the server has the same open
             // file. A peer that comes again under this number could not be added then.
@@ -332,7 +336,7 @@ impl Outside {
     }
 
     /// Stops watching a process whose end has been reported, so that it is not reported again.
-    pub(super) fn peer_died(&mut self, pid: u32) {
+    pub(super) fn peer_died(&mut self, pid: ProcessId) {
         if let Some(Peer { process, .. }) = self.peers.get(&pid) {
             let _ = epoll::delete(&self.set, process);
         }
@@ -402,7 +406,7 @@ fn open_inbox(inbox: &mut InboxT) -> Option<BroughtInbox> {
 
 /// Looks at the program's descriptors for the protocol thread: the second thread reads the /proc
 /// files of the thread with that id, which has the program's table.
-pub(super) struct ProgramDescriptors<'a>(pub(super) &'a mut Aside<Outside>, pub(super) i32);
+pub(super) struct ProgramDescriptors<'a>(pub(super) &'a mut Aside<Outside>, pub(super) Pid);
 
 impl OpenDescriptors for ProgramDescriptors<'_> {
     fn numbers(&mut self) -> Vec<i32> {

@@ -13,8 +13,9 @@ use crate::moves::offer::Offer;
 use crate::process::engine::Engine;
 use crate::process::library::Library;
 use core::time::Duration;
+use rustix::process::Pid;
 use sojourn_ipc::Deadline;
-use sojourn_session::{InboxNumber, LocalNumber};
+use sojourn_session::{InboxNumber, LocalNumber, ProcessId};
 use sojourn_shm::aside::Aside;
 use sojourn_stream::Inbox;
 use std::collections::{HashMap, VecDeque};
@@ -51,7 +52,7 @@ pub(super) struct Thread {
     pub(super) kit: &'static ProtocolDescriptors,
     pub(super) aside: Aside<Outside>,
     /// This thread's id: it has the program's table.
-    pub(super) tid: i32,
+    pub(super) tid: Pid,
     pub(super) has_client: bool,
     /// The server's messages, in turn: a join waits for its descriptors.
     pub(super) server_messages: VecDeque<ServerMessage>,
@@ -74,7 +75,7 @@ pub(super) struct Thread {
     pub(super) peer_inboxes: HashMap<InboxNumber, PeerInbox>,
     pub(super) serving: Serving,
     /// For each peer's process the number of sessions with it.
-    pub(super) peers: HashMap<u32, usize>,
+    pub(super) peers: HashMap<ProcessId, usize>,
 }
 
 /// The sessions of this process that the protocol server serves, or is about to.

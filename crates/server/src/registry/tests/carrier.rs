@@ -3,6 +3,7 @@
 //! Not here: sessions within this host (the file above).
 
 use super::*;
+use sojourn_session::Inode;
 
 #[test]
 fn streams_of_a_server_before_are_taken_over() {
@@ -18,11 +19,11 @@ fn streams_of_a_server_before_are_taken_over() {
     assert_eq!(adopt(2, socket(6, 5), 20, 77, 2), Err(CallError::Argument));
     assert_eq!(adopt(2, pipe(3, false), 21, 78, 0), Ok(false), "side 0 writes");
     assert_eq!(adopt(2, socket(6, 5), 20, 77, 1), Ok(true));
-    let rows = world.registry.list(1000, 0, 9, &world.memory).rows;
+    let rows = world.registry.list(Uid::from_raw(1000), 0, 9, &world.memory).rows;
     assert_eq!(rows.len(), 2);
     assert!(rows.iter().all(|row| row.stream == 77 && row.home == HomeT::Library));
     assert_eq!((rows[0].peer_pid, rows[1].peer_pid), (2, 1));
-    assert!(world.registry.recall_for(StreamNumber(77), 1000, 9));
+    assert!(world.registry.recall_for(StreamNumber(77), Uid::from_raw(1000), 9));
     assert_eq!(world.recalled(1), Some((10, ReasonT::User)));
     assert_eq!(world.recalled(2), Some((20, ReasonT::User)));
     world.left(1, 10);
@@ -47,10 +48,10 @@ fn a_stream_to_another_host_is_taken_over_by_the_carrier_and_then_by_its_program
         world.registry.has_stream(StreamNumber(77)) && !world.registry.has_stream(StreamNumber(78))
     );
     // Only the program's user has a stream.
-    assert_eq!(world.registry.users.get(&1000), Some(&1));
-    assert_eq!(world.registry.users.get(&0), None);
+    assert_eq!(world.registry.users.get(&Uid::from_raw(1000)), Some(&1));
+    assert_eq!(world.registry.users.get(&Uid::ROOT), None);
     world.registry.set_region(StreamNumber(77), SOMETHING.clone());
-    let rows = world.registry.list(1000, 0, 9, &world.memory).rows;
+    let rows = world.registry.list(Uid::from_raw(1000), 0, 9, &world.memory).rows;
     assert_eq!((rows.len(), rows[0].stream, rows[0].peer_pid), (1, 77, 99));
     assert_eq!((rows[0].sent, rows[0].received), (1000, 10), "as its memory says");
     world.registry.gone(client(1), 9, &world.memory);
@@ -104,15 +105,15 @@ fn a_program_whose_session_comes_again_while_its_carrier_has_the_last_one_may_tr
 fn a_session_that_is_offered_again_has_its_last_refusal_until_something_new_is_known() {
     let mut world = with_carrier();
     let reason = |world: &World| {
-        let rows = world.registry.list(1000, 0, 9, &world.memory).rows;
-        let refusals = world.registry.refused(1000, 0, 9).rows;
+        let rows = world.registry.list(Uid::from_raw(1000), 0, 9, &world.memory).rows;
+        let refusals = world.registry.refused(Uid::from_raw(1000), 0, 9).rows;
         (rows.first().map(|row| row.reason), refusals.first().map(|refusal| refusal.reason))
     };
     // With another host: the carrier has not looked yet.
     assert_eq!(world.offer(1, socket(5, 0), args(10)), Offered::Waits);
     world.registry.left(end(1, 10), ReasonT::Firewall, 0, 6, &world.memory);
     assert_eq!(reason(&world), (None, Some(ReasonT::Firewall)));
-    let again = OfferArguments { inode: 10, ..args(11) };
+    let again = OfferArguments { inode: Inode(10), ..args(11) };
     assert_eq!(world.offer(1, socket(5, 0), again), Offered::Waits);
     assert_eq!(reason(&world), (Some(ReasonT::Firewall), Some(ReasonT::Firewall)));
     assert_eq!(offered_by_carrier(&mut world, 20), Offered::Decided);
@@ -120,8 +121,8 @@ fn a_session_that_is_offered_again_has_its_last_refusal_until_something_new_is_k
     assert_eq!(reason(&world), (Some(ReasonT::None), None));
     // Within this host: while holders are counted nothing is known, and then only the peer lacks.
     let mut world = with_carrier();
-    world.registry.declined(client(1), 7, ReasonT::SeveralHolders, [0; 2], 5);
-    let uncounted = OfferArguments { is_sole: false, inode: 7, ..args(10) };
+    world.registry.declined(client(1), Inode(7), ReasonT::SeveralHolders, [0; 2], 5);
+    let uncounted = OfferArguments { is_sole: false, inode: Inode(7), ..args(10) };
     let Offered::Count(number) = world.offer(1, socket(5, 6), uncounted) else { panic!() };
     assert_eq!(reason(&world), (Some(ReasonT::SeveralHolders), Some(ReasonT::SeveralHolders)));
     let World { registry, memory } = &mut world;
@@ -150,11 +151,14 @@ fn a_tcp_session_with_another_host_is_timed_for_its_user_and_no_other_session_is
     let stream = world.join(1).stream;
     let times = |uid, number| world.registry.times(number, uid, 77, &world.memory);
     // The maker answers with the wish's end.
-    assert_eq!(times(0, stream).map(|told| told.sent), Some(77));
-    assert!(times(1000, stream).is_some());
-    assert!(times(1001, stream).is_none());
-    assert!(times(0, StreamNumber(stream.0 + 1)).is_none());
+    assert_eq!(times(Uid::ROOT, stream).map(|told| told.sent), Some(77));
+    assert!(times(Uid::from_raw(1000), stream).is_some());
+    assert!(times(Uid::from_raw(1001), stream).is_none());
+    assert!(times(Uid::ROOT, StreamNumber(stream.0 + 1)).is_none());
 
     let (world, stream) = World::joined();
-    assert!(world.registry.times(stream, 0, 77, &world.memory).is_none(), "no layers between");
+    assert!(
+        world.registry.times(stream, Uid::ROOT, 77, &world.memory).is_none(),
+        "no layers between"
+    );
 }

@@ -65,7 +65,8 @@ fn without_memory_both_are_refused_and_nothing_is_kept() {
 #[test]
 fn there_are_limits_for_each_process_and_user() {
     // User 1000 is not the server's own here, and has three of four processes.
-    let limits = || Limits { ends: 3, own_user: 7, serves_everybody: true, ..limits() };
+    let limits =
+        || Limits { ends: 3, own_user: Uid::from_raw(7), serves_everybody: true, ..limits() };
     let mut world = World::new(limits());
     for n in 0..4 {
         world.offer(1, socket(10 + n, 20 + n), args(n));
@@ -89,13 +90,13 @@ fn there_are_limits_for_each_process_and_user() {
     }
     world.join(1);
     assert_eq!(world.refused(1), Some((1, ReasonT::Quota)));
-    assert_eq!(world.registry.descriptors.of(1000), 3 * 4 + 7);
+    assert_eq!(world.registry.descriptors.of(Uid::from_raw(1000)), 3 * 4 + 7);
     for process in [1, 2] {
         world.left(process, 0);
     }
-    assert_eq!(world.registry.descriptors.of(1000), 3 * 4);
+    assert_eq!(world.registry.descriptors.of(Uid::from_raw(1000)), 3 * 4);
     world.registry.gone(client(1), 9, &world.memory);
-    assert_eq!(world.registry.descriptors.of(1000), 2 * 4);
+    assert_eq!(world.registry.descriptors.of(Uid::from_raw(1000)), 2 * 4);
 }
 
 #[test]
@@ -106,7 +107,7 @@ fn lists_come_in_pages() {
     }
     let (mut rows, mut after, mut pages) = (Vec::new(), 0, 0);
     loop {
-        let page = world.registry.list(0, after, 9, &world.memory);
+        let page = world.registry.list(Uid::ROOT, after, 9, &world.memory);
         rows.extend(page.rows.into_iter().map(|row| row.from));
         (pages, after) = (pages + 1, page.last);
         // Ends that come and go meanwhile change nothing of the others' pages.
