@@ -292,6 +292,11 @@ impl<R: Receiver, W: Waiter> Queue<R, W> {
         waiting.chain(watching).fold(receiving, |all, events| all | events)
     }
 
+    /// Counts the calls that wait, and the watches.
+    pub(crate) fn len(&self) -> usize {
+        self.receivers.len() + self.waiters.len() + self.watches.len()
+    }
+
     /// Answers all that wait with an error; watches end with `FAILED`.
     pub(crate) fn end(&mut self, status: Errno, rung: &mut Vec<ClientEvents>) {
         self.receivers.drain(..).for_each(|receiver| fail(receiver, status));
