@@ -108,6 +108,12 @@ impl Protocol {
         self.clients.load(Ordering::SeqCst)
     }
 
+    /// Returns true if nothing of any client is left.
+    #[cfg(any(debug_assertions, fuzzing))]
+    pub(crate) fn is_empty(&self) -> bool {
+        lock(&self.table).is_empty() && lock(&self.watched).is_empty()
+    }
+
     /// Closes everything that is left to be closed; there are no clients any more.
     pub fn finish(&self) {
         self.slow.end();
@@ -242,9 +248,9 @@ impl Protocol {
         with_buffer(|buffer| queue.settle(&served.socket, buffer));
     }
 
-    /// Ends a client's watch of a session.
-    fn part(&self, client: ClientId, session: &Session) {
-        session.session.lock().queue.watch(client, 0);
+    /// Ends what clients wait for at a session in which they have no part any more.
+    fn part(&self, clients: &[ClientId], session: &Session) {
+        session.session.lock().queue.leave(clients);
     }
 }
 
