@@ -84,6 +84,8 @@ pub struct Question {
 
 /// The number of forebears after which a process counts as one that does not matter.
 const FOREBEARS_MAX: usize = 64;
+/// The links of a directory without directories.
+const LINKS: u64 = 2;
 /// The most bytes that a link of `/proc` has (`do_proc_readlink`).
 const LINK_MAX: usize = 4096;
 /// The end of the name of a file that has none any more. Only such files are looked at: all holders
@@ -212,7 +214,36 @@ impl Scan {
 
     /// Looks at the descriptors of one process.
     fn inspect(&mut self, proc: &OwnedFd, pid: u32, names: &mut Names) -> Result<(), Errno> {
-        let directory = open_directory(proc, format!("{pid}/fd"))?;
+        let has_any = self.inspect_table(open_directory(proc, format!("{pid}/fd"))?, pid, names)?;
+        if has_any || !has_threads(proc, pid)? {
+            return Ok(());
+        }
+        // Its first thread may have ended, and has no descriptors any more (pthread_exit(3)).
+        let tasks = open_directory(proc, format!("{pid}/task"))?;
+        let mut list = Names::default();
+        let mut list = RawDir::new(&tasks, list.room());
+        while let Some(entry) = list.next() {
+            let Some(thread) = number(entry?.file_name().to_bytes()) else { continue };
+            let table = open_directory(&tasks, format!("{thread}/fd"));
+            match table.and_then(|table| self.inspect_table(table, pid, names)) {
+                // The thread has ended meanwhile, or is about to.
+                Ok(false) | Err(Errno::NOENT | Errno::SRCH) => {}
+                // The others have the same table.
+                Ok(true) => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at the descriptors of a table. Returns false if there are none.
+    fn inspect_table(
+        &mut self,
+        directory: OwnedFd,
+        pid: u32,
+        names: &mut Names,
+    ) -> Result<bool, Errno> {
+        let mut has_any = false;
         let mut list = RawDir::new(&directory, names.room());
         let mut room = [0u8; LINK_MAX];
         while let Some(entry) = list.next() {
@@ -221,6 +252,7 @@ impl Scan {
             if name.to_bytes().first() == Some(&b'.') {
                 continue;
             }
+            has_any = true;
             let link = match rustix::fs::readlinkat_raw(&directory, name, &mut room[..]) {
                 Ok(len) => room.get(..len).unwrap_or(&[]),
                 Err(Errno::NOENT) => continue,
@@ -235,7 +267,7 @@ impl Scan {
                 self.found_file(&directory, name, pid);
             }
         }
-        Ok(())
+        Ok(has_any)
     }
 
     fn found(&mut self, object: Object, pid: u32) {
@@ -315,6 +347,12 @@ impl Scan {
         }
         false
     }
+}
+
+/// Returns true if a process has more than one thread: a directory has a link for each (proc(5)).
+fn has_threads(proc: &OwnedFd, pid: u32) -> Result<bool, Errno> {
+    let tasks = statat(proc, format!("{pid}/task"), AtFlags::empty())?;
+    Ok(u64::from(tasks.st_nlink) > LINKS + 1)
 }
 
 /// Returns parent and session of a process; `None` if it has ended.
