@@ -117,7 +117,8 @@ impl World {
     fn message(&self, program: &mut Program<'_>, op: u16) -> Result<Message, EncodeError> {
         let f = Forms::BODY;
         let bytes = core::array::from_fn(|_| program.byte());
-        let offload = if bytes[0] & 1 == 0 { OffloadT { bytes: [0; 10] } } else { OffloadT { bytes } };
+        let offload =
+            if bytes[0] & 1 == 0 { OffloadT { bytes: [0; 10] } } else { OffloadT { bytes } };
         match op {
             TRANSMIT => {
                 let [one, two, three] = [(); 3].map(|()| program.data());
@@ -216,9 +217,7 @@ pub fn messages(bytes: &[u8]) {
 /// Sends a frame, and has the calls that were left answered: the device works still.
 fn assert_frames_come_and_go(world: &mut World) {
     let size = wire::transmit_request_size(Forms::BODY, &NONE, &FRAME, &[], &[]).unwrap();
-    let message = build(size, |writer| {
-        wire::put_transmit_request(writer, &NONE, &FRAME, &[], &[])
-    });
+    let message = build(size, |writer| wire::put_transmit_request(writer, &NONE, &FRAME, &[], &[]));
     let message = message.unwrap();
     for _ in 0..3 {
         let mut draft = world.client.start(TRANSMIT, message.body.len() * 8);

@@ -108,9 +108,10 @@ fn errors_of_datagrams_that_nobody_takes() {
     client.send_to(session, b"to nobody", None).unwrap();
     let mut buffer = [0; 64];
     // The refusal is told once, and stays in the error queue.
-    eventually("refused", || {
-        matches!(client.try_receive_from(session, &mut buffer), Err(error) if !error.would_block())
-    });
+    eventually(
+        "refused",
+        || matches!(client.try_receive_from(session, &mut buffer), Err(error) if !error.would_block()),
+    );
     std::thread::spawn(move || {
         client.receive_from(session, &mut [0; 64], Deadline::after(LONG)).map(drop)
     });

@@ -62,8 +62,7 @@ static WARNINGS: Mutex<Warnings> = Mutex::new(Warnings { since: None, written: 0
 impl Warnings {
     /// Counts a warning. Returns `None` if it is left out, else how many were left out before.
     fn take(&mut self, now: Instant) -> Option<u32> {
-        let is_over =
-            self.since.is_none_or(|since| now.saturating_duration_since(since) >= WINDOW);
+        let is_over = self.since.is_none_or(|since| now.saturating_duration_since(since) >= WINDOW);
         if is_over {
             (self.since, self.written) = (Some(now), 0);
         }

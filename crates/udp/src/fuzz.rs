@@ -87,7 +87,8 @@ impl World {
                 self.ports.get(at).copied().unwrap_or(0)
             }
         };
-        let address = [[0; 4], [127, 0, 0, 1], [127, 255, 255, 255]][usize::from(program.byte()) % 3];
+        let address =
+            [[0; 4], [127, 0, 0, 1], [127, 255, 255, 255]][usize::from(program.byte()) % 3];
         EndpointT { address, port }
     }
 

@@ -108,7 +108,10 @@ fn a_process_whose_first_thread_has_ended_holds_what_the_others_have() {
     let verdict = ask(first.0.id(), object);
     rustix::process::kill_process(other, rustix::process::Signal::KILL).unwrap();
     rustix::process::waitpid(Some(other), rustix::process::WaitOptions::empty()).unwrap();
-    assert!(matches!(verdict, Err(ReasonT::SeveralHolders | ReasonT::HoldersUnknown)), "{verdict:?}");
+    assert!(
+        matches!(verdict, Err(ReasonT::SeveralHolders | ReasonT::HoldersUnknown)),
+        "{verdict:?}"
+    );
     assert_eq!(ask(first.0.id(), object), Ok(()));
 }
 
