@@ -5,8 +5,8 @@
 //! These properties must hold: there is no panic; a call that may not wait for others is answered;
 //! an honest client is served all the same; when all have gone nothing of them is left. Debug and
 //! fuzzing builds only; not a part of the interface of this crate. Used by `tests/targets` and
-//! `fuzz/fuzz_targets/protocol_server.rs`. Not here: messages that break the rules of the IPC itself
-//! (`sojourn_ipc::fuzz`).
+//! `fuzz/fuzz_targets/protocol_server.rs`. Not here: messages that break the rules of the IPC
+//! itself (`sojourn_ipc::fuzz`).
 #![allow(clippy::unwrap_used, reason = "what fails here is what is looked for")]
 
 use crate::server::Protocol;

@@ -136,8 +136,8 @@ impl Protocol {
         }
     }
 
-    /// Answers the calls that wait at the session of that name. Returns a pause if the watcher is to
-    /// be armed after it.
+    /// Answers the calls that wait at the session of that name. Returns a pause if the watcher is
+    /// to be armed after it.
     fn found(&self, key: u64) -> Option<Duration> {
         let session = self.watched(key)?;
         let is_shared = lock(&self.table).is_shared(&session);

@@ -84,8 +84,6 @@ pub struct Question {
 
 /// The number of forebears after which a process counts as one that does not matter.
 const FOREBEARS_MAX: usize = 64;
-/// The links of a directory without directories.
-const LINKS: u64 = 2;
 /// The most bytes that a link of `/proc` has (`do_proc_readlink`).
 const LINK_MAX: usize = 4096;
 /// The end of the name of a file that has none any more. Only such files are looked at: all holders
@@ -349,10 +347,11 @@ impl Scan {
     }
 }
 
-/// Returns true if a process has more than one thread: a directory has a link for each (proc(5)).
+/// Returns true if a process has more than one thread. The directory of its threads has two links
+/// of its own and one for each.
 fn has_threads(proc: &OwnedFd, pid: u32) -> Result<bool, Errno> {
     let tasks = statat(proc, format!("{pid}/task"), AtFlags::empty())?;
-    Ok(u64::from(tasks.st_nlink) > LINKS + 1)
+    Ok(tasks.st_nlink > 3)
 }
 
 /// Returns parent and session of a process; `None` if it has ended.

@@ -1,8 +1,8 @@
 //! Tests of a program whose peers write into every word of the memory that they share with it, or
 //! are stopped: the program goes on and ends, and the peers do not delay it one after the other.
 //!
-//! The programs are those of `c/hostile`, which are their own peers. Not here: each single call (`hostile_tests`
-//! of `sojourn-library`), and regions with arbitrary content (`sojourn-stream`).
+//! The programs are those of `c/hostile`, which are their own peers. Not here: each single call
+//! (`hostile_tests` of `sojourn-library`), and regions with arbitrary content (`sojourn-stream`).
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
