@@ -137,8 +137,8 @@ mod tests {
         pauses.add(8, at(3));
         pauses.add(7, at(9));
         assert_eq!(pauses.left(begun), Some(Duration::from_millis(3)));
-        assert_eq!(pauses.take_over(at(2)), []);
+        assert!(pauses.take_over(at(2)).is_empty());
         assert_eq!(pauses.take_over(at(5)), [7, 8]);
-        assert_eq!((pauses.left(at(6)), pauses.take_over(at(9))), (None, vec![]));
+        assert!(pauses.left(at(6)).is_none() && pauses.take_over(at(9)).is_empty());
     }
 }
