@@ -26,6 +26,7 @@ use sojourn_netif::{
     FRAME_BYTES_MAX, Interface, LinkError, Outgoing, Properties, Received, SendError, Statistics,
 };
 use std::collections::VecDeque;
+use std::time::Instant;
 
 /// The longest wait for an answer that waits for nothing.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -73,6 +74,8 @@ pub struct DriverInterface {
     has_answer: bool,
     /// Looks in a row that found nothing.
     looks: u32,
+    /// Since when the bell has been rung without an answer, as far as was looked.
+    rung_since: Option<Instant>,
     /// The frame received last.
     frame: Vec<u8>,
     counts: Statistics,
@@ -126,6 +129,7 @@ impl DriverInterface {
             seen: 0,
             has_answer: false,
             looks: 0,
+            rung_since: None,
             frame: Vec::with_capacity(FRAME_BYTES_MAX),
             counts: Statistics::default(),
             is_gone: false,
@@ -241,11 +245,19 @@ impl DriverInterface {
     }
 
     /// Looks whether the driver is there still. A bell that is rung stays so: its answer comes in a
-    /// moment, and the caller may sleep before that.
+    /// moment, and the caller may sleep before that. One that rings for nothing would have the
+    /// caller look for ever.
     fn look_for_driver(&mut self) -> Result<(), LinkError> {
         self.looks = 0;
         match recv(&self.bell, &mut [0; 1], RecvFlags::DONTWAIT | RecvFlags::PEEK) {
-            Ok((1.., _)) | Err(Errno::AGAIN | Errno::INTR) => Ok(()),
+            Ok((1.., _)) => {
+                let since = *self.rung_since.get_or_insert_with(Instant::now);
+                if since.elapsed() < PATIENCE { Ok(()) } else { self.gone() }
+            }
+            Err(Errno::AGAIN | Errno::INTR) => {
+                self.rung_since = None;
+                Ok(())
+            }
             _ => self.gone(),
         }
     }
@@ -256,6 +268,7 @@ impl DriverInterface {
             self.looks += 1;
             return if self.looks < LOOKS { Ok(()) } else { self.look_for_driver() };
         }
+        self.rung_since = None;
         let arms = is_empty && self.has_answer;
         if arms {
             self.empty_bell()?;

@@ -13,6 +13,9 @@
 mod client;
 #[cfg(feature = "server")]
 pub mod confine;
+#[cfg(all(feature = "server", any(debug_assertions, fuzzing)))]
+#[doc(hidden)]
+pub mod fuzz;
 mod hand;
 #[cfg(feature = "server")]
 pub mod process;

@@ -97,6 +97,8 @@ fn more_calls_than_may_wait_and_memory_that_can_change_are_refused() {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Malice {
     NoBell,
+    /// Rings all the time, and answers no receive.
+    OnlyRings,
     /// Rings no bell that it was asked to ring.
     Silent,
     OpenMemory,
@@ -106,7 +108,11 @@ enum Malice {
     Statuses,
 }
 
-struct Hostile(Malice, Mutex<Option<OwnedFd>>);
+struct Hostile {
+    malice: Malice,
+    bell: Mutex<Option<OwnedFd>>,
+    unanswered: Mutex<Vec<DeviceReceiveDeferredReply>>,
+}
 
 impl Hostile {
     fn properties() -> PropertiesT {
@@ -135,13 +141,13 @@ impl DeviceServer for Hostile {
     fn open(&self, _: &Caller) -> Result<DeviceOpenOut, Fault> {
         let flags = SocketFlags::CLOEXEC;
         let (own, bell) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
-        if self.0 != Malice::Silent {
+        if self.malice != Malice::Silent {
             rustix::io::write(&own, &[0; 64]).unwrap();
         }
-        *self.1.lock().unwrap() = Some(own);
+        *self.bell.lock().unwrap() = Some(own);
         let by_memory =
-            matches!(self.0, Malice::OpenMemory | Malice::WrongLength | Malice::NoMemory);
-        let bell = (self.0 != Malice::NoBell).then_some(bell);
+            matches!(self.malice, Malice::OpenMemory | Malice::WrongLength | Malice::NoMemory);
+        let bell = (self.malice != Malice::NoBell).then_some(bell);
         Ok(DeviceOpenOut { ret: 0, by_memory, properties: Self::properties(), bell })
     }
 
@@ -171,7 +177,10 @@ impl DeviceServer for Hostile {
     }
 
     fn receive(&self, _: &Caller, _: bool, _: u64, reply: DeviceReceiveDeferredReply) {
-        let (status, data): (u32, &[u8]) = match self.0 {
+        if self.malice == Malice::OnlyRings {
+            return self.unanswered.lock().unwrap().push(reply);
+        }
+        let (status, data): (u32, &[u8]) = match self.malice {
             Malice::EmptyFrame => (0, &[]),
             Malice::Statuses => (u32::MAX, b"frame"),
             _ => (0, b"frame"),
@@ -182,8 +191,8 @@ impl DeviceServer for Hostile {
     fn receive_memory(&self, _: &Caller, _: bool, _: u64, reply: DeviceReceiveMemoryDeferredReply) {
         let memory = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
         ftruncate(&memory, 100).unwrap();
-        let len = if self.0 == Malice::WrongLength { u32::MAX } else { 100 };
-        let memory = (self.0 != Malice::NoMemory).then_some(memory.as_fd());
+        let len = if self.malice == Malice::WrongLength { u32::MAX } else { 100 };
+        let memory = (self.malice != Malice::NoMemory).then_some(memory.as_fd());
         let _ = reply.lend(0, &ARRIVAL, len, memory);
     }
 
@@ -194,7 +203,8 @@ impl DeviceServer for Hostile {
 
 fn connect(malice: Malice) -> (Endpoint, Result<DriverInterface, ConnectError>) {
     let endpoint = Endpoint::unnamed(device_server_options()).unwrap();
-    let mut service = DeviceService::<Hostile>::new(Hostile(malice, Mutex::default()));
+    let hostile = Hostile { malice, bell: Mutex::default(), unanswered: Mutex::default() };
+    let mut service = DeviceService::<Hostile>::new(hostile);
     let mut thread = endpoint.server();
     std::thread::spawn(move || service.serve(&mut thread, Deadline::NEVER));
     let client = Address::Descriptor(endpoint.offer().unwrap());
@@ -234,5 +244,24 @@ fn a_hostile_driver_costs_its_client_frames_and_nothing_else() {
         let sent = client.send(&Outgoing::plain(&frame(1)));
         assert!(matches!(sent, Err(SendError::Link(_))), "{malice:?}: {sent:?}");
         let _ = client.statistics();
+    }
+}
+
+/// Its bell is readable for ever: who sleeps on it would never sleep.
+#[test]
+fn a_driver_that_only_rings_is_given_up() {
+    let (_endpoint, made) = connect(Malice::OnlyRings);
+    let mut client = made.unwrap();
+    let until = std::time::Instant::now() + common::LIMIT;
+    loop {
+        assert!(std::time::Instant::now() < until, "it rings on");
+        common::wait(&client, until);
+        match client.receive(4, &mut |_| unreachable!("no answer")) {
+            Ok(count) => assert_eq!(count, 0),
+            Err(error) => {
+                assert!(matches!(error, LinkError::Gone), "{error:?}");
+                return;
+            }
+        }
     }
 }

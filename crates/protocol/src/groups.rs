@@ -19,9 +19,21 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
+    /// Returns true if there is no group.
+    #[cfg(any(debug_assertions, fuzzing))]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.firsts.is_empty() && self.tokens.is_empty() && self.later.is_empty()
+    }
+
     /// Returns the first connection of a connection's group, which may be itself.
     pub(crate) fn first_of(&self, client: ClientId) -> ClientId {
         self.later.get(&client).copied().unwrap_or(client)
+    }
+
+    /// Returns a connection, and the later ones of the group of which it is the first.
+    pub(crate) fn members_of(&self, first: ClientId) -> Vec<ClientId> {
+        let later = self.later.iter().filter(|(_, of)| **of == first).map(|(later, _)| *later);
+        core::iter::once(first).chain(later).collect()
     }
 
     /// Returns the token of the group of which this connection is the first; `fresh` if it had

@@ -21,6 +21,9 @@ mod client;
 pub mod confine;
 #[cfg(feature = "server")]
 mod datagrams;
+#[cfg(all(feature = "server", any(debug_assertions, fuzzing)))]
+#[doc(hidden)]
+pub mod fuzz;
 #[cfg(feature = "server")]
 mod groups;
 #[cfg(feature = "server")]

@@ -76,6 +76,7 @@ impl ReceiveMode {
 /// A call that waits for events.
 #[derive(Debug)]
 struct Waiting<W> {
+    client: ClientId,
     events: u32,
     waiter: W,
 }
@@ -156,11 +157,11 @@ impl<R: Receiver, W: Waiter> Queue<R, W> {
     }
 
     /// Has a call wait for events, unless one holds already or it waits for nothing.
-    pub(crate) fn wait(&mut self, waiter: W, events: u32, data: &impl Data) {
+    pub(crate) fn wait(&mut self, client: ClientId, waiter: W, events: u32, data: &impl Data) {
         let ready = self.ready(data, if events == 0 { KNOWN } else { events & KNOWN | ALWAYS });
         match ready {
             0 if events != 0 => {
-                self.waiters.push(Waiting { events: events & KNOWN | ALWAYS, waiter });
+                self.waiters.push(Waiting { client, events: events & KNOWN | ALWAYS, waiter });
             }
             ready => waiter.answer(0, ready),
         }
@@ -284,12 +285,31 @@ impl<R: Receiver, W: Waiter> Queue<R, W> {
         theirs.into_iter().for_each(|receiver| fail(receiver, Errno::INTR));
     }
 
+    /// Ends all calls and watches of clients that have no part in the session any more. Others may
+    /// have theirs for long, and calls of those who come and go would become ever more.
+    pub(crate) fn leave(&mut self, clients: &[ClientId]) {
+        let all = core::mem::take(&mut self.receivers).into_iter();
+        let (theirs, others): (VecDeque<R>, _) =
+            all.partition(|receiver| clients.contains(&receiver.client()));
+        self.receivers = others;
+        theirs.into_iter().for_each(|receiver| fail(receiver, Errno::BADF));
+        for call in self.waiters.extract_if(.., |call| clients.contains(&call.client)) {
+            call.waiter.answer(number(Errno::BADF), 0);
+        }
+        self.watches.retain(|watch| !clients.contains(&watch.client));
+    }
+
     /// Returns the events for which somebody waits or watches.
     pub(crate) fn interest(&self) -> u32 {
         let receiving = if self.receivers.is_empty() { 0 } else { READABLE };
         let waiting = self.waiters.iter().map(|call| call.events);
         let watching = self.watches.iter().map(|watch| watch.events);
         waiting.chain(watching).fold(receiving, |all, events| all | events)
+    }
+
+    /// Counts the calls that wait, and the watches.
+    pub(crate) fn len(&self) -> usize {
+        self.receivers.len() + self.waiters.len() + self.watches.len()
     }
 
     /// Answers all that wait with an error; watches end with `FAILED`.

@@ -195,7 +195,7 @@ fn bytes_for_a_receiver_that_has_gone_are_the_next_ones() {
 fn an_error_is_told_to_one_and_waited_for_by_all() {
     let mut room = Room::new(false);
     room.receive(1, 4, WAITS);
-    room.queue.wait(room.call(2, 0), READABLE, &room.bytes);
+    room.queue.wait(client(2), room.call(2, 0), READABLE, &room.bytes);
     room.bytes.fails.set(Some(Errno::CONNRESET));
     assert_eq!(room.serve().0, 0);
     let reset = Errno::CONNRESET.raw_os_error().cast_unsigned();
@@ -206,9 +206,9 @@ fn an_error_is_told_to_one_and_waited_for_by_all() {
 fn who_waits_for_events_hears_of_those_and_of_no_others() {
     let mut room = Room::new(false);
     room.bytes.has_room.set(true);
-    room.queue.wait(room.call(1, 0), 0, &room.bytes);
-    room.queue.wait(room.call(2, 0), WRITABLE, &room.bytes);
-    room.queue.wait(room.call(3, 0), READABLE, &room.bytes);
+    room.queue.wait(client(1), room.call(1, 0), 0, &room.bytes);
+    room.queue.wait(client(2), room.call(2, 0), WRITABLE, &room.bytes);
+    room.queue.wait(client(3), room.call(3, 0), READABLE, &room.bytes);
     let writable = vec![WRITABLE as u8];
     assert_eq!(room.answered(), [(1, 0, writable.clone()), (2, 0, writable)]);
     room.queue.watch(client(1), READABLE | WRITABLE);
@@ -242,6 +242,23 @@ fn a_watch_is_replaced_and_given_up() {
         (vec![ClientEvents { client: client(1), events: FAILED }], 0)
     );
     assert_eq!(room.answered(), [(4, Errno::STALE.raw_os_error().cast_unsigned(), vec![])]);
+}
+
+#[test]
+fn who_leaves_leaves_no_call_behind() {
+    let mut room = Room::new(true);
+    for name in 1..=2 {
+        room.receive(name, 1, WAITS);
+        room.queue.wait(client(name), room.call(name, 0), WRITABLE, &room.bytes);
+        room.queue.watch(client(name), PEER_DONE);
+    }
+    assert_eq!(room.queue.len(), 6);
+    room.queue.leave(&[client(2), client(3)]);
+    let bad = Errno::BADF.raw_os_error().cast_unsigned();
+    assert!(room.answered().iter().all(|(name, status, _)| (*name, *status) == (2, bad)));
+    assert_eq!(room.queue.len(), 3, "the other one's");
+    room.queue.leave(&[client(1)]);
+    assert_eq!((room.queue.len(), room.queue.interest()), (0, 0));
 }
 
 #[test]
@@ -318,7 +335,7 @@ fn a_datagram_is_one_receivers_and_the_next_ones_if_that_has_gone() {
     gone.is_gone.set(true);
     room.queue.receive(gone, WAITS, Source { data: &data, is_shared: true }, &mut room.buffer);
     assert_eq!(data.ready(READABLE), 0);
-    room.queue.wait(room.call(5, 0), READABLE, &data);
+    room.queue.wait(client(5), room.call(5, 0), READABLE, &data);
     assert_eq!(room.answered(), [(5, 0, vec![READABLE as u8])], "one is left");
     for (name, how) in [(6, ReceiveMode::of(PEEK)), (7, WAITS)] {
         room.queue.receive(

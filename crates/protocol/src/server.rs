@@ -21,6 +21,7 @@ use crate::slow::Slow;
 use crate::table::{Found, Limits, OpenSession, Opened, Refused, Table};
 use crate::watcher::Watcher;
 use core::sync::atomic::{AtomicUsize, Ordering};
+use core::time::Duration;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
@@ -83,7 +84,9 @@ impl Protocol {
             clients: AtomicUsize::new(0),
         });
         let watching = Arc::clone(&server);
-        let watch = move || watching.watcher.watch(|key| watching.found(key));
+        let watch = move || {
+            watching.watcher.watch(|key| watching.found(key), |key| watching.rearm(key));
+        };
         std::thread::Builder::new().name("watcher".into()).spawn(watch)?;
         Ok(server)
     }
@@ -103,6 +106,12 @@ impl Protocol {
     /// Counts the clients.
     pub fn clients(&self) -> usize {
         self.clients.load(Ordering::SeqCst)
+    }
+
+    /// Returns true if nothing of any client is left.
+    #[cfg(any(debug_assertions, fuzzing))]
+    pub(crate) fn is_empty(&self) -> bool {
+        lock(&self.table).is_empty() && lock(&self.watched).is_empty()
     }
 
     /// Closes everything that is left to be closed; there are no clients any more.
@@ -127,14 +136,28 @@ impl Protocol {
         }
     }
 
-    /// Answers the calls that wait at the session of that name.
-    fn found(&self, key: u64) {
-        let Some(session) = lock(&self.watched).get(&key).and_then(Weak::upgrade) else { return };
+    /// Answers the calls that wait at the session of that name. Returns a pause if the watcher is
+    /// to be armed after it.
+    fn found(&self, key: u64) -> Option<Duration> {
+        let session = self.watched(key)?;
         let is_shared = lock(&self.table).is_shared(&session);
         let mut rung = Vec::new();
-        session.session.found(&self.watcher, is_shared, &mut rung);
+        let pause = session.session.found(&self.watcher, is_shared, &mut rung);
         self.ring(&session, rung);
         self.put(session);
+        pause
+    }
+
+    /// Has the watcher look at the session of that name again.
+    fn rearm(&self, key: u64) {
+        if let Some(session) = self.watched(key) {
+            session.session.rearm(&self.watcher);
+            self.put(session);
+        }
+    }
+
+    fn watched(&self, key: u64) -> Option<Session> {
+        lock(&self.watched).get(&key).and_then(Weak::upgrade)
     }
 
     fn ring(&self, session: &Session, rung: Vec<ClientEvents>) {
@@ -225,9 +248,9 @@ impl Protocol {
         with_buffer(|buffer| queue.settle(&served.socket, buffer));
     }
 
-    /// Ends a client's watch of a session.
-    fn part(&self, client: ClientId, session: &Session) {
-        session.session.lock().queue.watch(client, 0);
+    /// Ends what clients wait for at a session in which they have no part any more.
+    fn part(&self, clients: &[ClientId], session: &Session) {
+        session.session.lock().queue.leave(clients);
     }
 }
 

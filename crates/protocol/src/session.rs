@@ -11,6 +11,7 @@ use crate::queue::{ClientEvents, Queue, Receiver, Source, Waiter, ignore};
 use crate::watcher::Watcher;
 use core::cell::RefCell;
 use core::sync::atomic::{AtomicBool, Ordering};
+use core::time::Duration;
 use rustix::io::Errno;
 use sojourn_ipc::{ClientId, Gone};
 use sojourn_session::protocol::server::{
@@ -89,7 +90,16 @@ pub(crate) struct Waiting {
     pub(crate) queue: Queue<Receive, ProtocolWaitDeferredReply>,
     /// The events for which the watcher looks.
     armed: u32,
+    /// How often in a row the watcher has found something and nobody could be answered.
+    vain: u32,
 }
+
+/// So often in a row the watcher may find something in vain before it pauses: while a session
+/// moves, bytes are hidden for a moment.
+const VAIN_MAX: u32 = 16;
+/// The first pause, and the binary logarithm of how many times as long the longest one is.
+const PAUSE: Duration = Duration::from_millis(1);
+const PAUSES_LOG: u32 = 4;
 
 /// A session that is served.
 #[derive(Debug)]
@@ -104,7 +114,7 @@ pub(crate) struct Served {
 
 impl Served {
     pub(crate) fn new(socket: Socket, key: u64) -> Self {
-        let waiting = Mutex::new(Waiting { queue: Queue::new(), armed: 0 });
+        let waiting = Mutex::new(Waiting { queue: Queue::new(), armed: 0, vain: 0 });
         Self { socket, key, is_released: AtomicBool::new(false), waiting }
     }
 
@@ -157,16 +167,40 @@ impl Served {
     }
 
     /// Answers waiting calls after the watcher has found something. `rung` gets the clients that
-    /// have watched, with their events.
-    pub(crate) fn found(&self, watcher: &Watcher, is_shared: bool, rung: &mut Vec<ClientEvents>) {
+    /// have watched, with their events. Returns a pause if the watcher is to be armed only after
+    /// that ([`Self::rearm`]); what happens meanwhile it is told of.
+    pub(crate) fn found(
+        &self,
+        watcher: &Watcher,
+        is_shared: bool,
+        rung: &mut Vec<ClientEvents>,
+    ) -> Option<Duration> {
         let mut waiting = self.lock();
         // Nobody waits any more: one vain wake-up is the price of not disarming after each answer.
         if waiting.queue.interest() == 0 && waiting.armed != 0 {
             waiting.armed = 0;
             watcher.arm(self.socket.number(), self.key, 0);
-            return;
+            return None;
         }
-        self.serve(&mut waiting, watcher, is_shared, rung);
+        let before = waiting.queue.len();
+        self.answer(&mut waiting, is_shared, rung);
+        if waiting.queue.len() < before {
+            waiting.vain = 0;
+        } else {
+            waiting.vain = waiting.vain.saturating_add(1);
+        }
+        match waiting.vain.checked_sub(VAIN_MAX) {
+            None => self.arm_anew(&mut waiting, watcher),
+            // Nobody waits: there is nothing to be armed for.
+            Some(_) if waiting.queue.interest() == 0 => {}
+            Some(more) => return Some(PAUSE * (1 << more.min(PAUSES_LOG))),
+        }
+        None
+    }
+
+    /// Has the watcher look again after a pause.
+    pub(crate) fn rearm(&self, watcher: &Watcher) {
+        self.arm_anew(&mut self.lock(), watcher);
     }
 
     /// Answers the calls that can be answered now, and has the watcher look for the others.
@@ -179,11 +213,19 @@ impl Served {
         is_shared: bool,
         rung: &mut Vec<ClientEvents>,
     ) {
+        self.answer(waiting, is_shared, rung);
+        self.arm_anew(waiting, watcher);
+    }
+
+    fn answer(&self, waiting: &mut Waiting, is_shared: bool, rung: &mut Vec<ClientEvents>) {
         with_buffer(|buffer| {
             waiting.queue.serve(Source { data: &self.socket, is_shared }, buffer, rung)
         });
-        // Armed anew even for the same events: while a session moves, bytes may be hidden from the
-        // look after their event was told of.
+    }
+
+    /// Arms the watcher even for the same events: while a session moves, bytes may be hidden from
+    /// the look after their event was told of.
+    fn arm_anew(&self, waiting: &mut Waiting, watcher: &Watcher) {
         waiting.armed = 0;
         self.arm(waiting, watcher);
     }

@@ -87,6 +87,12 @@ impl<S> Table<S> {
         Self { limits, clients: HashMap::new(), groups, tokens: HashMap::new() }
     }
 
+    /// Returns true if there is neither a session nor a client with a part or a group.
+    #[cfg(any(debug_assertions, fuzzing))]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.clients.is_empty() && self.tokens.is_empty() && self.groups.is_empty()
+    }
+
     /// Returns the first connection of the client's group, whose sessions it has, too.
     pub(crate) fn first_of(&self, client: ClientId) -> ClientId {
         self.groups.first_of(client)
@@ -109,6 +115,22 @@ impl<S> Table<S> {
             return Err(Errno::BUSY);
         }
         self.groups.join(client, &group.half)
+    }
+
+    /// Returns the connections whose sessions are this one's: itself, and those of the group of
+    /// which it is the first.
+    pub(crate) fn members_of(&self, client: ClientId) -> Vec<ClientId> {
+        self.groups.members_of(client)
+    }
+
+    /// Returns the sessions of the first connection of the client's group; none if it is itself the
+    /// first.
+    pub(crate) fn sessions_of_first(&self, client: ClientId) -> Vec<Arc<OpenSession<S>>> {
+        if self.first_of(client) == client {
+            return Vec::new();
+        }
+        let parts = self.parts_of(client);
+        parts.into_iter().flat_map(|parts| parts.sessions.values().map(Arc::clone)).collect()
     }
 
     fn parts_of(&self, client: ClientId) -> Option<&Parts<S>> {

@@ -6,13 +6,20 @@
 //! somebody waited for last: most who wait once wait again. A session at which nobody waits any
 //! more is told of once, and then disarmed. (`EPOLLONESHOT` would not do: the library moves a
 //! session in such a registration only once that is changed, and a session that always has
-//! something never is.) Not here: the answers (`session`).
+//! something never is.)
+//!
+//! A socket may be called ready for ever while nobody at it can be answered: its error queue is not
+//! empty, or its bytes lie before `SO_PEEK_OFF`. So a session that was told of in vain is armed
+//! again only after a pause. Not here: the answers, and the length of pauses (`session`).
 
 use core::sync::atomic::{AtomicU64, Ordering};
+use core::time::Duration;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
 use sojourn_library::{EpollEvent, library};
+use std::collections::BTreeMap;
+use std::time::Instant;
 
 /// Events taken at once.
 const EVENTS: usize = 64;
@@ -70,16 +77,68 @@ impl Watcher {
         library().epoll_ctl(self.set.as_raw_fd(), op, fd, Some(&event))
     }
 
-    /// Waits, and hands over the names of sessions that have something, for ever.
-    pub(crate) fn watch(&self, mut found: impl FnMut(u64)) {
+    /// Waits, and hands over the names of sessions that have something, for ever. `found` returns a
+    /// pause if the session is to be armed after that time; then `rearm` gets its name.
+    pub(crate) fn watch(
+        &self,
+        mut found: impl FnMut(u64) -> Option<Duration>,
+        mut rearm: impl FnMut(u64),
+    ) {
         let nothing = EpollEvent { flags: EventFlags::empty(), data: EventData::new_u64(0) };
         let mut events = [nothing; EVENTS];
+        let mut pauses = Pauses::default();
         loop {
+            let limit = pauses.left(Instant::now());
             // An error leaves nothing; EINTR is the only one of a set that is open.
-            let count = library().epoll_wait(self.set.as_raw_fd(), &mut events, None, None);
+            let count = library().epoll_wait(self.set.as_raw_fd(), &mut events, limit, None);
             for event in &events[..count.unwrap_or(0)] {
-                found(event.data.u64());
+                let key = event.data.u64();
+                if let Some(pause) = found(key) {
+                    pauses.add(key, Instant::now() + pause);
+                }
             }
+            pauses.take_over(Instant::now()).into_iter().for_each(&mut rearm);
         }
+    }
+}
+
+/// The sessions that are to be armed later, by their names, and when.
+#[derive(Debug, Default)]
+struct Pauses(BTreeMap<u64, Instant>);
+
+impl Pauses {
+    /// Begins a pause, unless the session has one.
+    fn add(&mut self, key: u64, until: Instant) {
+        self.0.entry(key).or_insert(until);
+    }
+
+    /// Returns how long the next pause takes; `None` if there is none.
+    fn left(&self, now: Instant) -> Option<Duration> {
+        self.0.values().min().map(|until| until.saturating_duration_since(now))
+    }
+
+    /// Takes the sessions whose pauses are over.
+    fn take_over(&mut self, now: Instant) -> Vec<u64> {
+        self.0.extract_if(.., |_, until| *until <= now).map(|(key, _)| key).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_that_has_begun_is_not_put_off_and_ends_once() {
+        let mut pauses = Pauses::default();
+        let begun = Instant::now();
+        let at = |ms| begun + Duration::from_millis(ms);
+        assert_eq!(pauses.left(begun), None);
+        pauses.add(7, at(5));
+        pauses.add(8, at(3));
+        pauses.add(7, at(9));
+        assert_eq!(pauses.left(begun), Some(Duration::from_millis(3)));
+        assert!(pauses.take_over(at(2)).is_empty());
+        assert_eq!(pauses.take_over(at(5)), [7, 8]);
+        assert!(pauses.left(at(6)).is_none() && pauses.take_over(at(9)).is_empty());
     }
 }

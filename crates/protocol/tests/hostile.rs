@@ -167,6 +167,25 @@ fn who_vanishes_leaves_the_peer_an_end_and_nothing_behind() {
 }
 
 #[test]
+fn calls_of_who_has_left_a_session_end() {
+    let server = Server::start();
+    let mut still_works = honest(&server);
+    let (_plain, served) = connection();
+    let mut owner = server.client();
+    let OpenedSession { token, .. } = owner.open(served.as_fd(), true).unwrap();
+    let mut waiting = server.client();
+    let session = waiting.attach(&token).unwrap();
+    let mut other = waiting.another(Address::Descriptor(server.socket()), Wait::Park).unwrap();
+    let waits = std::thread::spawn(move || other.wait(session, READABLE, soon()).map(drop));
+    // By then it waits; if it comes later its session is closed already, which it is told, too.
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    waiting.close(session).unwrap();
+    let ended = waits.join().unwrap();
+    assert!(matches!(ended, Err(Error::Refused(libc::EBADF))), "{ended:?}");
+    still_works();
+}
+
+#[test]
 fn addresses_and_segments_that_make_no_sense_are_refused() {
     let server = Server::start();
     let mut still_works = honest(&server);

@@ -213,7 +213,36 @@ impl Scan {
 
     /// Looks at the descriptors of one process.
     fn inspect(&mut self, proc: &OwnedFd, pid: ProcessId, names: &mut Names) -> Result<(), Errno> {
-        let directory = open_directory(proc, format!("{pid}/fd"))?;
+        let has_any = self.inspect_table(open_directory(proc, format!("{pid}/fd"))?, pid, names)?;
+        if has_any || !has_threads(proc, pid)? {
+            return Ok(());
+        }
+        // Its first thread may have ended, and has no descriptors any more (pthread_exit(3)).
+        let tasks = open_directory(proc, format!("{pid}/task"))?;
+        let mut list = Names::default();
+        let mut list = RawDir::new(&tasks, list.room());
+        while let Some(entry) = list.next() {
+            let Some(thread) = number(entry?.file_name().to_bytes()) else { continue };
+            let table = open_directory(&tasks, format!("{thread}/fd"));
+            match table.and_then(|table| self.inspect_table(table, pid, names)) {
+                // The thread has ended meanwhile, or is about to.
+                Ok(false) | Err(Errno::NOENT | Errno::SRCH) => {}
+                // The others have the same table.
+                Ok(true) => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at the descriptors of a table. Returns false if there are none.
+    fn inspect_table(
+        &mut self,
+        directory: OwnedFd,
+        pid: ProcessId,
+        names: &mut Names,
+    ) -> Result<bool, Errno> {
+        let mut has_any = false;
         let mut list = RawDir::new(&directory, names.room());
         let mut room = [0u8; LINK_MAX];
         while let Some(entry) = list.next() {
@@ -222,6 +251,7 @@ impl Scan {
             if name.to_bytes().first() == Some(&b'.') {
                 continue;
             }
+            has_any = true;
             let link = match rustix::fs::readlinkat_raw(&directory, name, &mut room[..]) {
                 Ok(len) => room.get(..len).unwrap_or(&[]),
                 Err(Errno::NOENT) => continue,
@@ -236,7 +266,7 @@ impl Scan {
                 self.found_file(&directory, name, pid);
             }
         }
-        Ok(())
+        Ok(has_any)
     }
 
     fn found(&mut self, object: Object, pid: ProcessId) {
@@ -317,6 +347,13 @@ impl Scan {
         }
         false
     }
+}
+
+/// Returns true if a process has more than one thread. The directory of its threads has two links
+/// of its own and one for each.
+fn has_threads(proc: &OwnedFd, pid: ProcessId) -> Result<bool, Errno> {
+    let tasks = statat(proc, format!("{pid}/task"), AtFlags::empty())?;
+    Ok(tasks.st_nlink > 3)
 }
 
 /// Returns parent and session of a process; `None` if it has ended.

@@ -6,6 +6,8 @@
 use std::fmt::Arguments;
 use std::io::Write;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Importance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,11 +44,54 @@ pub fn set(level: Level) {
     MOST.store(level as u8, Ordering::Relaxed);
 }
 
-/// Writes a message.
+/// Warnings written within [`WINDOW`], at most. Clients bring them about as often as they like, and
+/// whoever collects the server's messages would lose others.
+const WARNINGS_MAX: u32 = 20;
+const WINDOW: Duration = Duration::from_secs(1);
+
+/// The warnings of some time.
+#[derive(Debug)]
+struct Warnings {
+    since: Option<Instant>,
+    written: u32,
+    left_out: u32,
+}
+
+static WARNINGS: Mutex<Warnings> = Mutex::new(Warnings { since: None, written: 0, left_out: 0 });
+
+impl Warnings {
+    /// Counts a warning. Returns `None` if it is left out, else how many were left out before.
+    fn take(&mut self, now: Instant) -> Option<u32> {
+        let is_over = self.since.is_none_or(|since| now.saturating_duration_since(since) >= WINDOW);
+        if is_over {
+            (self.since, self.written) = (Some(now), 0);
+        }
+        if self.written >= WARNINGS_MAX {
+            self.left_out += 1;
+            return None;
+        }
+        self.written += 1;
+        Some(core::mem::take(&mut self.left_out))
+    }
+}
+
+/// Writes a message. Of many warnings at once the first ones are written.
 pub fn say(level: Level, what: Arguments<'_>) {
     if level as u8 > MOST.load(Ordering::Relaxed) {
         return;
     }
+    if level == Level::Warn {
+        let taken = WARNINGS.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now());
+        match taken {
+            None => return,
+            Some(0) => {}
+            Some(count) => write(level, format_args!("{count} warnings were left out")),
+        }
+    }
+    write(level, what);
+}
+
+fn write(level: Level, what: Arguments<'_>) {
     let word = match level {
         Level::Error => "error",
         Level::Warn => "warning",
@@ -67,6 +112,23 @@ fn line_of(word: &str, what: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::{WARNINGS_MAX, WINDOW, Warnings};
+    use std::time::Instant;
+
+    #[test]
+    fn of_many_warnings_the_first_are_written_and_the_others_counted() {
+        let mut warnings = Warnings { since: None, written: 0, left_out: 0 };
+        let begun = Instant::now();
+        let count = |warnings: &mut Warnings, at| {
+            (0..1000).filter(|_| warnings.take(at).is_some()).count() as u32
+        };
+        assert_eq!(count(&mut warnings, begun), WARNINGS_MAX);
+        assert_eq!(warnings.take(begun + WINDOW / 2), None);
+        let left_out = 1000 - WARNINGS_MAX + 1;
+        assert_eq!(warnings.take(begun + WINDOW), Some(left_out));
+        assert_eq!(warnings.take(begun + WINDOW), Some(0), "told once");
+    }
+
     #[test]
     fn a_message_is_one_line() {
         let line = super::line_of("info", "a\nsojournd: error: b\u{1b}[2J");

@@ -11,6 +11,9 @@
 mod c;
 mod client;
 mod echo;
+#[cfg(any(debug_assertions, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 mod inbox;
 mod network;
 mod packet;

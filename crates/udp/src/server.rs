@@ -55,6 +55,12 @@ impl Udp {
         sojourn_ipc::ServerOptions { max_clients: CLIENTS_MAX, ..udp_server_options() }
     }
 
+    /// Returns true if no port is taken.
+    #[cfg(any(debug_assertions, fuzzing))]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ports.iter().chain(&self.clients).all(|place| place.load().is_none())
+    }
+
     /// Takes a port for a program in this process.
     ///
     /// # Errors

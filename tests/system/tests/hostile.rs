@@ -1,8 +1,8 @@
 //! Tests of a program whose peers write into every word of the memory that they share with it, or
 //! are stopped: the program goes on and ends, and the peers do not delay it one after the other.
 //!
-//! The program is `c/hostile`, which is its own peer. Not here: each single call (`hostile_tests`
-//! of `sojourn-library`), and regions with arbitrary content (`sojourn-stream`).
+//! The programs are those of `c/hostile`, which are their own peers. Not here: each single call
+//! (`hostile_tests` of `sojourn-library`), and regions with arbitrary content (`sojourn-stream`).
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
@@ -17,13 +17,21 @@ use std::time::{Duration, Instant};
 /// longer.
 const RUN_LIMIT: Duration = Duration::from_secs(12);
 
+/// Longest time of a run of `mixed`: a third of its calls may wait, each for some milliseconds.
+const MIXED_LIMIT: Duration = Duration::from_secs(40);
+/// What such a run may take beyond what it had before: memory in KiB, processor time in ms.
+const MEMORY_KIB: i64 = 16 * 1024;
+const PROCESSOR_MS: i64 = 5000;
+
+fn compiled(name: &str) -> PathBuf {
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    compile(&program, &[&format!("hostile/{name}.c")], &["-g", "-Wall", "-Werror"]).unwrap();
+    program
+}
+
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("hostile");
-        compile(&program, &["hostile/hostile.c"], &["-g", "-Wall", "-Werror"]).unwrap();
-        program
-    })
+    PROGRAM.get_or_init(|| compiled("hostile"))
 }
 
 fn it_ends(peer: &str) {
@@ -75,4 +83,38 @@ fn a_program_ends_whatever_its_peers_say_of_the_kernel() {
 #[test]
 fn a_program_ends_though_its_peers_are_stopped() {
     it_ends("stops");
+}
+
+/// Returns the number that a line of an output has behind its name.
+fn number(output: &str, name: &str) -> i64 {
+    let value = output.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+    value.unwrap_or_else(|| panic!("{name}: {output}"))
+}
+
+/// Every kind of call that moves bytes or descriptors, while a peer rewrites the memory: each ends
+/// with no more than was asked for, and the program has hardly more of anything afterwards.
+#[test]
+fn no_call_suffers_from_what_peers_write() {
+    let program = compiled("mixed");
+    let mut sandbox = Sandbox::new().unwrap();
+    sandbox.set("MOVE_AFTER_CALLS", "4");
+    for kind in ["pipe", "unix", "tcp"] {
+        let mut away = 0;
+        for seed in ["1", "2", "3"] {
+            let mut command = sandbox.command(Mode::Sojourn, &program);
+            command.args([kind, seed]);
+            let begun = Instant::now();
+            let ended = Running::start(command).unwrap().finish(LIMIT).unwrap();
+            let output = ended.success(&format!("{kind} {seed}")).unwrap();
+            let took = begun.elapsed();
+            println!("{kind} {seed}: {} in {took:?}", output.replace('\n', " "));
+            assert!(took < MIXED_LIMIT, "{kind} {seed}: {took:?}");
+            away += number(&output, "away");
+            assert!(number(&output, "descriptors") <= 0, "{kind} {seed}: {output}");
+            assert!(number(&output, "threads") <= 0, "{kind} {seed}: {output}");
+            assert!(number(&output, "memory") < MEMORY_KIB, "{kind} {seed}: {output}");
+            assert!(number(&output, "processor") < PROCESSOR_MS, "{kind} {seed}: {output}");
+        }
+        assert!(away > 0, "{kind}: nothing has moved");
+    }
 }

@@ -28,6 +28,7 @@ const fn target(name: &'static str, runs: usize, run: Run) -> Target {
 pub const ALL: &[Target] = &[
     target("carrier_conntrack", 20_000, sojourn_carrier::fuzz::conntrack),
     target("cli_tables", 10_000, sojourn_cli::fuzz::tables),
+    target("driver_device", 2_000, sojourn_driver::fuzz::messages),
     target("filter_netlink", 20_000, sojourn_filter::fuzz::netlink),
     target("firewall_rules", 10_000, sojourn_firewall::fuzz::rules),
     target("idl_parse", 300, sojourn_idl::fuzz_parse),
@@ -39,6 +40,7 @@ pub const ALL: &[Target] = &[
     target("netif_slots", 3_000, sojourn_netif::fuzz::slots),
     target("proto_record", 10_000, sojourn_proto::fuzz::record),
     target("proto_segments", 1_000, sojourn_proto::fuzz::segments),
+    target("protocol_server", 300, sojourn_protocol::fuzz::messages),
     target("pump_sealed", 3_000, sojourn_pump::fuzz::sealed_files),
     target("server_diag", 20_000, sojourn_server::identity::fuzz_answers),
     target("server_lines", 20_000, sojourn_server::fuzz_lines::lines),
@@ -46,6 +48,7 @@ pub const ALL: &[Target] = &[
     target("stream_home", 1_000, sojourn_stream::fuzz::way_home),
     target("stream_inbox", 1_000, sojourn_stream::fuzz::inbox),
     target("stream_region", 1_000, sojourn_stream::fuzz::stream),
+    target("udp_server", 300, sojourn_udp::fuzz::messages),
     target("wire_frame", 10_000, sojourn_wire::fuzz::frame),
     target("wire_headers", 10_000, sojourn_wire::fuzz::headers),
     target("wire_options", 10_000, sojourn_wire::fuzz::options),

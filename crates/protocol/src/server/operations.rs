@@ -113,7 +113,7 @@ impl ProtocolServer for Protocol {
         match served.enter() {
             Err(error) => ignore(reply.send(refused(error))),
             Ok(mut waiting) => {
-                waiting.queue.wait(reply, events, &served.socket);
+                waiting.queue.wait(caller.client, reply, events, &served.socket);
                 served.arm(&mut waiting, &self.watcher);
             }
         }
@@ -233,6 +233,7 @@ impl ProtocolServer for Protocol {
 
     fn close(&self, caller: &Caller, session: u32, reply: ProtocolCloseDeferredReply) {
         let client = lock(&self.table).first_of(caller.client);
+        let members = lock(&self.table).members_of(client);
         self.bells.forget(client, session);
         let TakenPart { entry: session, is_last } =
             match lock(&self.table).close(caller.client, session) {
@@ -241,7 +242,7 @@ impl ProtocolServer for Protocol {
             };
         match is_last {
             true => self.end(&session),
-            false => self.part(client, &session),
+            false => self.part(&members, &session),
         }
         self.slow.leave(move || {
             drop(session);
@@ -275,11 +276,18 @@ impl ProtocolServer for Protocol {
 
     fn client_gone(&self, client: ClientId) {
         self.bells.gone(client);
+        let members = lock(&self.table).members_of(client);
+        // Of a group it was a part: the others go on with their sessions.
+        let others = lock(&self.table).sessions_of_first(client);
         let gone = lock(&self.table).gone(client);
+        for session in others {
+            self.part(&[client], &session);
+            self.put(session);
+        }
         for TakenPart { entry: session, is_last } in gone {
             match is_last {
                 true => self.end(&session),
-                false => self.part(client, &session),
+                false => self.part(&members, &session),
             }
             self.put(session);
         }

@@ -1,4 +1,5 @@
 //! Looks at real holders, and verdicts of made-up ones.
+#![allow(unsafe_code, reason = "a process of which no safe call makes the like")]
 
 use super::*;
 use sojourn_session::Inode;
@@ -68,6 +69,51 @@ fn one_holder_is_sole_and_two_are_not() {
     drop(second);
     assert_eq!(ask(first.0.id(), object), Ok(()));
     assert_eq!(ask(1, object), Err(ReasonT::SeveralHolders), "held by another than the asker");
+}
+
+/// Makes a process whose first thread has ended; another one goes on, with all descriptors.
+fn without_first_thread() -> rustix::process::Pid {
+    extern "C" fn stay(_: *mut core::ffi::c_void) -> *mut core::ffi::c_void {
+        loop {
+            // SAFETY: it only waits for a signal.
+            unsafe { libc::pause() };
+        }
+    }
+    // SAFETY: the child makes a thread and ends its own. It uses nothing of this process's.
+    let child = unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            let mut thread = core::mem::zeroed();
+            let none = core::ptr::null_mut();
+            libc::pthread_create(&raw mut thread, core::ptr::null(), stay, none);
+            libc::syscall(libc::SYS_exit, 0);
+        }
+        child
+    };
+    rustix::process::Pid::from_raw(child).unwrap()
+}
+
+#[test]
+fn a_process_whose_first_thread_has_ended_holds_what_the_others_have() {
+    let (a, _b) = std::os::unix::net::UnixStream::pair().unwrap();
+    let object = Object::Socket { inode: inode(&a) };
+    let first = Holder::of(&a);
+    assert_eq!(ask(first.0.id(), object), Ok(()));
+    let other = without_first_thread();
+    let number = other.as_raw_nonzero().get().unsigned_abs();
+    // Until its first thread has ended it is seen in any case.
+    let state = || std::fs::read_to_string(format!("/proc/{number}/stat")).unwrap();
+    while !state().contains(") Z ") {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    let verdict = ask(first.0.id(), object);
+    rustix::process::kill_process(other, rustix::process::Signal::KILL).unwrap();
+    rustix::process::waitpid(Some(other), rustix::process::WaitOptions::empty()).unwrap();
+    assert!(
+        matches!(verdict, Err(ReasonT::SeveralHolders | ReasonT::HoldersUnknown)),
+        "{verdict:?}"
+    );
+    assert_eq!(ask(first.0.id(), object), Ok(()));
 }
 
 #[test]
