@@ -253,6 +253,13 @@ pub(crate) fn was_cancelled() -> bool {
     is_cancelling
 }
 
+/// Ends this thread if it is cancelled (pthread_testcancel(3)). The callers' frames have nothing to
+/// drop, and the thread is not inside the library.
+pub(crate) fn end_if_cancelled() {
+    // SAFETY: the frames above have nothing to drop.
+    unsafe { next!(c"pthread_testcancel" as unsafe extern "C-unwind" fn())() }
+}
+
 /// Replaces pthread_cancel(3). A thread that waits in the library is in no cancellation point, so
 /// all sessions go home for good: the thread repeats its call in the kernel.
 #[unsafe(no_mangle)]
@@ -267,6 +274,8 @@ unsafe extern "C-unwind" fn pthread_cancel(thread: libc::pthread_t) -> c_int {
         next!(c"pthread_cancel" as unsafe extern "C-unwind" fn(libc::pthread_t) -> c_int)(thread)
     };
     if result == 0 {
+        // Again, for a thread that has looked between the first count and the C library's note.
+        CANCELS.fetch_add(1, Ordering::SeqCst);
         wake(thread);
     }
     result

@@ -10,11 +10,14 @@ use crate::beside::Beside;
 use crate::flags::ReceiveFlags;
 use crate::guard::kernel;
 use crate::io::VectorFn;
-use crate::library::{FromKernel, PollFd, Route};
+use crate::library::{FromKernel, PollFd, Route, Send};
 use crate::messages::{RecvMsgFn, SendMsgFn};
+use crate::process::{end_if_cancelled, was_cancelled};
 use crate::raw;
 use crate::readiness::PollFn;
-use crate::transfer::{interrupting_handlers, receive_route, send_route};
+use crate::transfer::{
+    Buffers, interrupting_handlers, receive_noted, receive_route, send_noted, send_route,
+};
 use crate::vectors;
 use core::ffi::c_int;
 use libc::{iovec, msghdr};
@@ -42,15 +45,24 @@ pub(crate) fn receive_rest(
     beside: Option<&mut Beside>,
 ) -> isize {
     let Partial { buffers, done, total } = *partial;
-    let (Some(flags), true, true) = (flags.given, flags.how.wait_all, done < total) else {
+    let (Some(number), true, true) = (flags.given, flags.how.wait_all, done < total) else {
         return done as isize;
     };
     if beside.as_ref().is_some_and(|beside| beside.has_ended()) {
         return done as isize;
     }
     if let Route::Stream(_) | Route::Datagrams(_) = receive_route(fd) {
-        // The session is not home: a signal or a time limit ended the call.
-        return done as isize;
+        // The session is not home: a signal or a time limit ended the call, or a thread was
+        // cancelled, and the session is on its way.
+        if !was_cancelled() || beside.is_some() {
+            return done as isize;
+        }
+        end_if_cancelled();
+        return go_on(buffers, done, |rest| {
+            let by_kernel = || receive_message(fd, &mut header_of(rest), number);
+            let rest = Buffers::Many(rest.as_ptr(), rest.len());
+            receive_noted(fd, flags, rest, None, by_kernel)
+        });
     }
     if raw::has_failed(fd) {
         return done as isize;
@@ -60,9 +72,9 @@ pub(crate) fn receive_rest(
         // Data beside the bytes of one part end the whole call.
         Some(beside) if beside.has_ended() => 0,
         Some(beside) => {
-            beside.receive(rest, flags, |header, flags| receive_message(fd, header, flags))
+            beside.receive(rest, number, |header, flags| receive_message(fd, header, flags))
         }
-        None => receive_message(fd, &mut header_of(rest), flags),
+        None => receive_message(fd, &mut header_of(rest), number),
     })
 }
 
@@ -84,13 +96,29 @@ fn go_on(buffers: &[iovec], done: usize, mut call: impl FnMut(&[iovec]) -> isize
     }
 }
 
-/// Sends the rest, behind the first `done` bytes, in the kernel. Returns the number of bytes sent
-/// in all.
+/// Sends the rest in the kernel. Returns the number of bytes sent in all.
 #[cold]
 #[inline(never)]
-pub(crate) fn send_rest(fd: c_int, buffers: &[iovec], done: usize, flags: Option<c_int>) -> isize {
+pub(crate) fn send_rest(
+    fd: c_int,
+    how: Send,
+    partial: &Partial<'_>,
+    flags: Option<c_int>,
+) -> isize {
+    let Partial { buffers, done, .. } = *partial;
+    let by_kernel = |rest: &[iovec]| match flags {
+        Some(flags) => send_message(fd, &header_of(rest), flags),
+        None => write_vector(fd, rest.as_ptr(), rest.len() as c_int),
+    };
     if let Route::Stream(_) | Route::Datagrams(_) = send_route(fd) {
-        return done as isize;
+        if !was_cancelled() {
+            return done as isize;
+        }
+        // A thread was cancelled, this one or another, and the session is on its way home.
+        end_if_cancelled();
+        return go_on(buffers, done, |rest| {
+            send_noted(fd, how, flags, Buffers::Many(rest.as_ptr(), rest.len()), || by_kernel(rest))
+        });
     }
     // Room is awaited before sending. A call that has sent some bytes leaves a later error for the
     // next call to report; a call that waits in the kernel without having sent anything would
@@ -98,10 +126,7 @@ pub(crate) fn send_rest(fd: c_int, buffers: &[iovec], done: usize, flags: Option
     if !has_room(fd) {
         return done as isize;
     }
-    go_on(buffers, done, |rest| match flags {
-        Some(flags) => send_message(fd, &header_of(rest), flags),
-        None => write_vector(fd, rest.as_ptr(), rest.len() as c_int),
-    })
+    go_on(buffers, done, by_kernel)
 }
 
 /// Waits until a TCP socket can be written, at most for the socket's own `SO_SNDTIMEO`.

@@ -11,7 +11,7 @@ use crate::first_calls;
 use crate::flags::ReceiveFlags;
 use crate::guard::{home, is_open, is_wide_open, within};
 use crate::library::{Attempt, BytesOnly, Call, FromKernel, Recv, Route, Send, Use, library};
-use crate::process::was_cancelled;
+use crate::process::{end_if_cancelled, was_cancelled};
 use crate::raw::{self, Kernel};
 use crate::rest::{Partial, receive_rest, send_rest};
 use crate::vectors::{self, IOV_MAX, Rounds};
@@ -196,8 +196,8 @@ pub(crate) fn receive_noted(
                 return receive_rest(fd, &Partial { buffers, done, total }, flags, beside);
             }
             // The call is made again: after a cancellation its session is in the kernel, where the
-            // cancelled thread ends.
-            Rounds::Done(Err(Errno::INTR)) if was_cancelled() => {}
+            // cancelled thread ends, or is on its way there.
+            Rounds::Done(Err(Errno::INTR)) if was_cancelled() => end_if_cancelled(),
             // The kernel decides when a bad buffer matters: the call may wait first, or find the
             // end of the stream.
             Rounds::Done(Err(Errno::FAULT)) => {
@@ -255,7 +255,7 @@ pub(crate) fn send(
 }
 
 #[inline(never)]
-fn send_noted(
+pub(crate) fn send_noted(
     fd: c_int,
     how: Send,
     flags: Option<c_int>,
@@ -287,10 +287,10 @@ fn send_noted(
         match send_on(&call, buffers, how) {
             Rounds::Left(0) => {}
             Rounds::Left(done) | Rounds::Done(Ok(done)) if done < total => {
-                return send_rest(fd, buffers, done, flags);
+                return send_rest(fd, how, &Partial { buffers, done, total }, flags);
             }
             Rounds::Left(done) => return done as isize,
-            Rounds::Done(Err(Errno::INTR)) if was_cancelled() => {}
+            Rounds::Done(Err(Errno::INTR)) if was_cancelled() => end_if_cancelled(),
             // The kernel decides how much it sends of a buffer with a bad end.
             Rounds::Done(Err(Errno::FAULT)) => {
                 home(fd, false);
@@ -325,7 +325,7 @@ pub(crate) fn send_by_kernel(fd: c_int, dont_wait: bool, kernel: impl Kernel) ->
         // In the second case, sending 0 bytes waits until they are.
         match within(|_| call.send(&[], Send { dont_wait })).flatten() {
             None | Some(Ok(_)) => {}
-            Some(Err(Errno::INTR)) if was_cancelled() => {}
+            Some(Err(Errno::INTR)) if was_cancelled() => end_if_cancelled(),
             Some(Err(error)) => return errno::count(Err(error)),
         }
         if call.number_is_another() {

@@ -121,7 +121,7 @@ enum Linked {
 fn conform_linked(name: &str, at_once: u32, linked: Linked) {
     let (suffix, options) = match linked {
         Linked::Dynamic => ("", &[][..]),
-        Linked::Static => ("-static", &["-static"][..]),
+        Linked::Static => ("-static", &["-static", "-DBY_THE_LOADER"][..]),
     };
     let program = format!("conform-{name}{suffix}");
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(program);

@@ -417,6 +417,13 @@ CASE(cancelled_in_a_read, IN, ALL_PHASES) {
     SAY(get(10));
 }
 
+/* Not by the loader: a static program's unwinder does not know the loader's code. */
+#ifdef BY_THE_LOADER
+#define SAY_UNWOUND() (void)0
+#else
+#define SAY_UNWOUND() SAY(unwound)
+#endif
+
 static int unwound;
 static void unwind(int *unused) { (void)unused; unwound++; }
 
@@ -436,7 +443,7 @@ CASE(unwound_from_a_read, IN, ALL_PHASES) {
     SAY(pthread_cancel(thread));
     SAY(pthread_join(thread, &result));
     HOLDS(result == PTHREAD_CANCELED);
-    SAY(unwound);
+    SAY_UNWOUND();
     SAY_PEER(OP_SEND, 10);
     SAY(get(10));
 }
@@ -458,7 +465,9 @@ CASE(trace_in_a_handler, ANY, ALL_PHASES) {
     signal(SIGUSR1, look_back);
     point();
     raise(SIGUSR1);
+#ifndef BY_THE_LOADER
     SAY(sees_it);
+#endif
     works("after the handler");
 }
 
@@ -472,14 +481,14 @@ static void *writing(void *unused) {
     return NULL;
 }
 
-CASE(cancelled_in_the_middle_of_a_write, OUT, "kmr") {
+CASE(cancelled_in_the_middle_of_a_write, OUT, ALL_PHASES) {
     pthread_t thread = begin(writing);
     void *result;
     point();
     SAY(pthread_cancel(thread));
     SAY(pthread_join(thread, &result));
     HOLDS(result == PTHREAD_CANCELED);
-    SAY(unwound);
+    SAY_UNWOUND();
 }
 
 static void *receiving(void *unused) {
