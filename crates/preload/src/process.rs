@@ -56,7 +56,9 @@ unsafe extern "C" fn before_fork() {
     // No other thread makes a descriptor of the library's own during the `fork`: such a descriptor
     // would stay open in the child.
     numbers::begin();
-    if !is_first_thread() {
+    // With a closed guard the library has no part in the child. Nor does it make a system call here
+    // that the program's filter (seccomp(2)) may not let through.
+    if !guard::is_shut() && !is_first_thread() {
         FORKS_ELSEWHERE.store(1, Ordering::SeqCst);
     }
 }
