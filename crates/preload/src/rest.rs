@@ -10,20 +10,22 @@ use crate::beside::Beside;
 use crate::flags::ReceiveFlags;
 use crate::guard::kernel;
 use crate::io::VectorFn;
-use crate::library::{FromKernel, PollFd, Route, Send};
+use crate::library::{FromKernel, PollFd};
 use crate::messages::{RecvMsgFn, SendMsgFn};
-use crate::process::{end_if_cancelled, was_cancelled};
 use crate::raw;
 use crate::readiness::PollFn;
-use crate::transfer::{
-    Buffers, interrupting_handlers, receive_noted, receive_route, send_noted, send_route,
-};
 use crate::vectors;
 use core::ffi::c_int;
+use core::sync::atomic::Ordering;
 use libc::{iovec, msghdr};
 
 /// Buffers that are collected at a time, on the program's stack.
 const FEW: usize = 16;
+
+/// Returns the number of handlers without `SA_RESTART` that have run in this thread until now.
+pub(crate) fn interrupting_handlers() -> u32 {
+    crate::tls::here().interrupting_handlers.load(Ordering::Relaxed)
+}
 
 /// A call that has filled a part of its buffers.
 pub(crate) struct Partial<'a> {
@@ -51,19 +53,6 @@ pub(crate) fn receive_rest(
     if beside.as_ref().is_some_and(|beside| beside.has_ended()) {
         return done as isize;
     }
-    if let Route::Stream(_) | Route::Datagrams(_) = receive_route(fd) {
-        // The session is not home: a signal or a time limit ended the call, or a thread was
-        // cancelled, and the session is on its way.
-        if !was_cancelled() || beside.is_some() {
-            return done as isize;
-        }
-        end_if_cancelled();
-        return go_on(buffers, done, |rest| {
-            let by_kernel = || receive_message(fd, &mut header_of(rest), number);
-            let rest = Buffers::Many(rest.as_ptr(), rest.len());
-            receive_noted(fd, flags, rest, None, by_kernel)
-        });
-    }
     if raw::has_failed(fd) {
         return done as isize;
     }
@@ -74,13 +63,17 @@ pub(crate) fn receive_rest(
         Some(beside) => {
             beside.receive(rest, number, |header, flags| receive_message(fd, header, flags))
         }
-        None => receive_message(fd, &mut header_of(rest), number),
+        None => receive_part(fd, rest, number),
     })
 }
 
 /// Makes calls for the bytes behind the first `done`, a few buffers at a time, until a call is cut
 /// short. Returns the number of bytes done then.
-fn go_on(buffers: &[iovec], done: usize, mut call: impl FnMut(&[iovec]) -> isize) -> isize {
+pub(crate) fn go_on(
+    buffers: &[iovec],
+    done: usize,
+    mut call: impl FnMut(&[iovec]) -> isize,
+) -> isize {
     let (mut done, interrupting_handlers) = (done, interrupting_handlers());
     let mut room = [iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; FEW];
     loop {
@@ -99,34 +92,15 @@ fn go_on(buffers: &[iovec], done: usize, mut call: impl FnMut(&[iovec]) -> isize
 /// Sends the rest in the kernel. Returns the number of bytes sent in all.
 #[cold]
 #[inline(never)]
-pub(crate) fn send_rest(
-    fd: c_int,
-    how: Send,
-    partial: &Partial<'_>,
-    flags: Option<c_int>,
-) -> isize {
+pub(crate) fn send_rest(fd: c_int, partial: &Partial<'_>, flags: Option<c_int>) -> isize {
     let Partial { buffers, done, .. } = *partial;
-    let by_kernel = |rest: &[iovec]| match flags {
-        Some(flags) => send_message(fd, &header_of(rest), flags),
-        None => write_vector(fd, rest.as_ptr(), rest.len() as c_int),
-    };
-    if let Route::Stream(_) | Route::Datagrams(_) = send_route(fd) {
-        if !was_cancelled() {
-            return done as isize;
-        }
-        // A thread was cancelled, this one or another, and the session is on its way home.
-        end_if_cancelled();
-        return go_on(buffers, done, |rest| {
-            send_noted(fd, how, flags, Buffers::Many(rest.as_ptr(), rest.len()), || by_kernel(rest))
-        });
-    }
     // Room is awaited before sending. A call that has sent some bytes leaves a later error for the
     // next call to report; a call that waits in the kernel without having sent anything would
     // report the error itself, although this call as a whole has sent bytes.
     if !has_room(fd) {
         return done as isize;
     }
-    go_on(buffers, done, by_kernel)
+    go_on(buffers, done, |rest| send_part(fd, rest, flags))
 }
 
 /// Waits until a TCP socket can be written, at most for the socket's own `SO_SNDTIMEO`.
@@ -151,6 +125,19 @@ fn has_room(fd: c_int) -> bool {
     let found = wait(&raw mut one, ms);
     let is_bad = one.revents & (libc::POLLERR | libc::POLLNVAL) != 0;
     found > 0 && one.revents & libc::POLLOUT != 0 && !is_bad
+}
+
+/// Sends `part` in the kernel, as a message if the call has flags.
+pub(crate) fn send_part(fd: c_int, part: &[iovec], flags: Option<c_int>) -> isize {
+    match flags {
+        Some(flags) => send_message(fd, &header_of(part), flags),
+        None => write_vector(fd, part.as_ptr(), part.len() as c_int),
+    }
+}
+
+/// Receives `part` from the kernel.
+pub(crate) fn receive_part(fd: c_int, part: &[iovec], flags: c_int) -> isize {
+    receive_message(fd, &mut header_of(part), flags)
 }
 
 fn header_of(buffers: &[iovec]) -> msghdr {

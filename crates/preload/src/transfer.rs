@@ -13,11 +13,12 @@ use crate::guard::{home, is_open, is_wide_open, within};
 use crate::library::{Attempt, BytesOnly, Call, FromKernel, Recv, Route, Send, Use, library};
 use crate::process::{end_if_cancelled, was_cancelled};
 use crate::raw::{self, Kernel};
-use crate::rest::{Partial, receive_rest, send_rest};
+use crate::rest::{
+    Partial, go_on, interrupting_handlers, receive_part, receive_rest, send_part, send_rest,
+};
 use crate::vectors::{self, IOV_MAX, Rounds};
 use core::ffi::{c_int, c_void};
 use core::mem::ManuallyDrop;
-use core::sync::atomic::Ordering;
 use libc::iovec;
 use rustix::io::Errno;
 
@@ -126,11 +127,6 @@ pub(crate) fn receive(
     }
 }
 
-/// Returns the number of handlers without `SA_RESTART` that have run in this thread until now.
-pub(crate) fn interrupting_handlers() -> u32 {
-    crate::tls::here().interrupting_handlers.load(Ordering::Relaxed)
-}
-
 /// Returns true if the call must end with `EINTR`: its session went home while the call waited, and
 /// a handler ran before the call could wait in the kernel, where the handler would have interrupted
 /// it.
@@ -190,10 +186,10 @@ pub(crate) fn receive_noted(
         match receive_on(&call, buffers, how, beside.as_deref_mut()) {
             Rounds::Left(0) => {}
             Rounds::Left(done) => {
-                return receive_rest(fd, &Partial { buffers, done, total }, flags, beside);
+                return receive_more(fd, &Partial { buffers, done, total }, flags, beside);
             }
             Rounds::Done(Ok(done)) if how.wait_all && done > 0 && done < total => {
-                return receive_rest(fd, &Partial { buffers, done, total }, flags, beside);
+                return receive_more(fd, &Partial { buffers, done, total }, flags, beside);
             }
             // The call is made again: after a cancellation its session is in the kernel, where the
             // cancelled thread ends, or is on its way there.
@@ -239,6 +235,31 @@ fn receive_on(
     .unwrap_or(Rounds::Left(0))
 }
 
+/// Receives the rest of a call that must fill its buffers (`MSG_WAITALL`).
+#[cold]
+#[inline(never)]
+fn receive_more(
+    fd: c_int,
+    partial: &Partial<'_>,
+    flags: ReceiveFlags,
+    beside: Option<&mut Beside>,
+) -> isize {
+    let Partial { buffers, done, .. } = *partial;
+    let (Route::Stream(_) | Route::Datagrams(_)) = receive_route(fd) else {
+        return receive_rest(fd, partial, flags, beside);
+    };
+    // The session is not home: a signal or a time limit ended the call, or a thread was cancelled,
+    // this one or another, and the session is on its way.
+    if !flags.how.wait_all || beside.is_some() || !was_cancelled() {
+        return done as isize;
+    }
+    end_if_cancelled();
+    go_on(buffers, done, |rest| {
+        let by_kernel = || receive_part(fd, rest, flags.number());
+        receive_noted(fd, flags, Buffers::Many(rest.as_ptr(), rest.len()), None, by_kernel)
+    })
+}
+
 /// Sends; the arguments are as for [`receive`].
 #[inline(always)]
 pub(crate) fn send(
@@ -255,7 +276,7 @@ pub(crate) fn send(
 }
 
 #[inline(never)]
-pub(crate) fn send_noted(
+fn send_noted(
     fd: c_int,
     how: Send,
     flags: Option<c_int>,
@@ -287,7 +308,7 @@ pub(crate) fn send_noted(
         match send_on(&call, buffers, how) {
             Rounds::Left(0) => {}
             Rounds::Left(done) | Rounds::Done(Ok(done)) if done < total => {
-                return send_rest(fd, how, &Partial { buffers, done, total }, flags);
+                return send_more(fd, how, &Partial { buffers, done, total }, flags);
             }
             Rounds::Left(done) => return done as isize,
             Rounds::Done(Err(Errno::INTR)) if was_cancelled() => end_if_cancelled(),
@@ -340,4 +361,23 @@ pub(crate) fn send_by_kernel(fd: c_int, dont_wait: bool, kernel: impl Kernel) ->
 #[inline(never)]
 fn send_on(call: &Call<'static>, buffers: &[iovec], how: Send) -> Rounds {
     within(|_| vectors::send(buffers, |slices| call.send(slices, how))).unwrap_or(Rounds::Left(0))
+}
+
+/// Sends the rest of a call.
+#[cold]
+#[inline(never)]
+fn send_more(fd: c_int, how: Send, partial: &Partial<'_>, flags: Option<c_int>) -> isize {
+    let Partial { buffers, done, .. } = *partial;
+    let (Route::Stream(_) | Route::Datagrams(_)) = send_route(fd) else {
+        return send_rest(fd, partial, flags);
+    };
+    if !was_cancelled() {
+        return done as isize;
+    }
+    // A thread was cancelled, this one or another, and the session is on its way home.
+    end_if_cancelled();
+    go_on(buffers, done, |rest| {
+        let by_kernel = || send_part(fd, rest, flags);
+        send_noted(fd, how, flags, Buffers::Many(rest.as_ptr(), rest.len()), by_kernel)
+    })
 }
