@@ -34,8 +34,8 @@ impl Beside {
         Self { control: header.msg_control, room, flags, came }
     }
 
-    /// Receives into `buffers`, and control data into the program's control buffer, by `call`, which
-    /// makes `recvmsg`. Returns the result of `call`.
+    /// Receives into `buffers`, and control data into the program's control buffer. `call` makes
+    /// `recvmsg`; its result is returned.
     pub(crate) fn receive(
         &mut self,
         buffers: &[iovec],

@@ -24,7 +24,7 @@ pub(crate) fn is_surely_kernel_only(fd: c_int) -> bool {
 
 type ReadFn = unsafe extern "C-unwind" fn(c_int, *mut c_void, usize) -> isize;
 type WriteFn = unsafe extern "C-unwind" fn(c_int, *const c_void, usize) -> isize;
-pub(crate) type VectorFn = unsafe extern "C-unwind" fn(c_int, *const iovec, c_int) -> isize;
+type VectorFn = unsafe extern "C-unwind" fn(c_int, *const iovec, c_int) -> isize;
 type Vector2Fn = unsafe extern "C-unwind" fn(c_int, *const iovec, c_int, i64, c_int) -> isize;
 
 #[unsafe(no_mangle)]

@@ -23,8 +23,8 @@ use core::ffi::{c_int, c_uint};
 use libc::{cmsghdr, mmsghdr, msghdr, timespec};
 use std::time::{Duration, Instant};
 
-pub(crate) type SendMsgFn = unsafe extern "C-unwind" fn(c_int, *const msghdr, c_int) -> isize;
-pub(crate) type RecvMsgFn = unsafe extern "C-unwind" fn(c_int, *mut msghdr, c_int) -> isize;
+type SendMsgFn = unsafe extern "C-unwind" fn(c_int, *const msghdr, c_int) -> isize;
+type RecvMsgFn = unsafe extern "C-unwind" fn(c_int, *mut msghdr, c_int) -> isize;
 type SendMMsgFn = unsafe extern "C-unwind" fn(c_int, *mut mmsghdr, c_uint, c_int) -> c_int;
 type RecvMMsgFn =
     unsafe extern "C-unwind" fn(c_int, *mut mmsghdr, c_uint, c_int, *mut timespec) -> c_int;

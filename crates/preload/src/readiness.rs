@@ -24,7 +24,7 @@ use rustix::event::epoll::{EventData, EventFlags};
 use rustix::io::Errno;
 use std::time::Instant;
 
-pub(crate) type PollFn = unsafe extern "C-unwind" fn(*mut PollFd, nfds_t, c_int) -> c_int;
+type PollFn = unsafe extern "C-unwind" fn(*mut PollFd, nfds_t, c_int) -> c_int;
 type PPollFn =
     unsafe extern "C-unwind" fn(*mut PollFd, nfds_t, *const timespec, *const sigset_t) -> c_int;
 type CreateFn = unsafe extern "C-unwind" fn(c_int) -> c_int;

@@ -1,7 +1,7 @@
 //! What is left of a data call whose session goes home in the middle: the kernel does the rest.
 //!
-//! As the calls themselves, the rest is done by the C library's functions where it may wait, because
-//! only these are cancellation points: a thread that is cancelled in the middle of a call ends there.
+//! As the calls themselves, the rest is done by the C library's functions where it may wait: only
+//! these are cancellation points, at which a thread that is cancelled in the middle of a call ends.
 //! No frame here has anything to drop.
 //!
 //! Not here: the choice between session and kernel (`transfer`).
@@ -9,15 +9,17 @@
 use crate::beside::Beside;
 use crate::flags::ReceiveFlags;
 use crate::guard::kernel;
-use crate::io::VectorFn;
 use crate::library::{FromKernel, PollFd};
-use crate::messages::{RecvMsgFn, SendMsgFn};
 use crate::raw;
-use crate::readiness::PollFn;
 use crate::vectors;
 use core::ffi::c_int;
 use core::sync::atomic::Ordering;
-use libc::{iovec, msghdr};
+use libc::{iovec, msghdr, nfds_t};
+
+type VectorFn = unsafe extern "C-unwind" fn(c_int, *const iovec, c_int) -> isize;
+type SendMsgFn = unsafe extern "C-unwind" fn(c_int, *const msghdr, c_int) -> isize;
+type RecvMsgFn = unsafe extern "C-unwind" fn(c_int, *mut msghdr, c_int) -> isize;
+type PollFn = unsafe extern "C-unwind" fn(*mut PollFd, nfds_t, c_int) -> c_int;
 
 /// Buffers that are collected at a time, on the program's stack.
 const FEW: usize = 16;

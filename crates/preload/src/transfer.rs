@@ -1,6 +1,6 @@
 //! The common part of all data calls: the choice between session and kernel.
 //!
-//! Not here: the calls themselves (`io`, `sockets`, `messages`, `files`), and what is left of a call
+//! Not here: the calls themselves (`io`, `sockets`, `messages`, `files`), and what is left of one
 //! whose session goes home in the middle (`rest`).
 
 use crate::beside::Beside;
