@@ -38,7 +38,7 @@ pub(crate) fn check() -> Result<()> {
 /// Returns true for the code of a package that runs in programs, without its tests.
 fn is_in_programs(file: &Path) -> bool {
     let words: Vec<_> = file.iter().filter_map(|word| word.to_str()).collect();
-    let is_test = |name: &str| name.contains("tests") || name.contains("fakes");
+    let is_test = |name: &str| ["tests", "fakes", "fuzz"].iter().any(|word| name.contains(word));
     matches!(words[..], ["crates", package, "src", ..] if IN_PROGRAMS.contains(&package))
         && !words.iter().any(|word| is_test(word))
 }

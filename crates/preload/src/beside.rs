@@ -34,19 +34,21 @@ impl Beside {
         Self { control: header.msg_control, room, flags, came }
     }
 
-    /// Receives into `buffers`, and control data into the program's control buffer. Returns the
-    /// kernel's result.
-    pub(crate) fn receive(&mut self, fd: c_int, buffers: &[iovec], flags: c_int) -> isize {
+    /// Receives into `buffers`, and control data into the program's control buffer. `call` makes
+    /// `recvmsg`; its result is returned.
+    pub(crate) fn receive(
+        &mut self,
+        buffers: &[iovec],
+        flags: c_int,
+        call: impl FnOnce(*mut msghdr, c_int) -> isize,
+    ) -> isize {
         // SAFETY: zeroes are an empty header.
         let mut header: msghdr = unsafe { core::mem::zeroed() };
         header.msg_iov = buffers.as_ptr().cast_mut();
         header.msg_iovlen = buffers.len();
         header.msg_control = self.control;
         header.msg_controllen = self.room;
-        let flags = (flags | self.flags) as usize;
-        let arguments = [fd as usize, (&raw mut header) as usize, flags, 0, 0, 0];
-        // SAFETY: the header is valid; the kernel checks the program's pointers in it.
-        let got = unsafe { raw::call(libc::SYS_recvmsg, arguments) };
+        let got = call(&raw mut header, flags | self.flags);
         if got >= 0 {
             self.came = ControlAnswer { len: header.msg_controllen, flags: header.msg_flags };
         }
@@ -65,7 +67,11 @@ impl FromKernel for Beside {
         let peek = if peek { libc::MSG_PEEK } else { 0 };
         // SAFETY: an `IoSliceMut` has the layout of an `iovec`.
         let buffers = unsafe { core::slice::from_raw_parts(bufs.as_ptr().cast(), bufs.len()) };
-        let got = self.receive(fd, buffers, libc::MSG_DONTWAIT | peek);
+        let got = self.receive(buffers, libc::MSG_DONTWAIT | peek, |header, flags| {
+            let arguments = [fd as usize, header as usize, flags as usize, 0, 0, 0];
+            // SAFETY: the header is valid; the kernel checks the program's pointers in it.
+            unsafe { raw::call(libc::SYS_recvmsg, arguments) }
+        });
         usize::try_from(got).map_err(|_| Errno::from_raw_os_error(-got as i32))
     }
 

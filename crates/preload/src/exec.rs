@@ -6,7 +6,7 @@
 //! its loader (`loaded`).
 
 use crate::follow;
-use crate::guard::{is_initialized, is_open, tell, tell_if_initialized, within};
+use crate::guard::{is_initialized, is_open, is_shut, tell, tell_if_initialized, within};
 use crate::library::{Inherited, ReasonT};
 use crate::loaded;
 use crate::next::next;
@@ -23,7 +23,7 @@ unsafe extern "C" fn before_exec(entry: &Interposer, _: &[usize; 6]) -> usize {
 /// Hooks `fork`. A thread that is not the first one is noted by the handlers for forks (`process`),
 /// which an initialized library has registered.
 unsafe extern "C" fn before_fork(entry: &Interposer, _: &[usize; 6]) -> usize {
-    if !is_initialized() && !is_first_thread() {
+    if !is_initialized() && !is_shut() && !is_first_thread() {
         is_open();
     }
     entry.next()

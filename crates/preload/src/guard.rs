@@ -190,7 +190,10 @@ fn initialize_alone() -> bool {
 
 /// Takes note that this process is the child of a `fork`.
 pub(crate) fn became_child() {
-    PROCESS.store(raw::process_number(), Ordering::Relaxed);
+    // Not with a guard that is closed for good, perhaps because of a filter that refuses this call.
+    if !is_shut() {
+        PROCESS.store(raw::process_number(), Ordering::Relaxed);
+    }
     stack::became_child();
     // Children of `vfork` share the memory of the parent process, not of this one.
     GUARD.fetch_and(NOT_STARTED | UNINITIALIZED | OFF, Ordering::SeqCst);

@@ -71,6 +71,7 @@ mod readiness;
 mod record;
 mod relocation;
 mod reopen;
+mod rest;
 #[cfg(target_arch = "x86_64")]
 mod rewriting;
 mod rings;

@@ -56,7 +56,9 @@ unsafe extern "C" fn before_fork() {
     // No other thread makes a descriptor of the library's own during the `fork`: such a descriptor
     // would stay open in the child.
     numbers::begin();
-    if !is_first_thread() {
+    // With a closed guard the library has no part in the child. Nor does it make a system call here
+    // that the program's filter (seccomp(2)) may not let through.
+    if !guard::is_shut() && !is_first_thread() {
         FORKS_ELSEWHERE.store(1, Ordering::SeqCst);
     }
 }
@@ -253,6 +255,13 @@ pub(crate) fn was_cancelled() -> bool {
     is_cancelling
 }
 
+/// Ends this thread if it is cancelled (pthread_testcancel(3)). The callers' frames have nothing to
+/// drop, and the thread is not inside the library.
+pub(crate) fn end_if_cancelled() {
+    // SAFETY: the frames above have nothing to drop.
+    unsafe { next!(c"pthread_testcancel" as unsafe extern "C-unwind" fn())() }
+}
+
 /// Replaces pthread_cancel(3). A thread that waits in the library is in no cancellation point, so
 /// all sessions go home for good: the thread repeats its call in the kernel.
 #[unsafe(no_mangle)]
@@ -267,6 +276,8 @@ unsafe extern "C-unwind" fn pthread_cancel(thread: libc::pthread_t) -> c_int {
         next!(c"pthread_cancel" as unsafe extern "C-unwind" fn(libc::pthread_t) -> c_int)(thread)
     };
     if result == 0 {
+        // Again, for a thread that has looked between the first count and the C library's note.
+        CANCELS.fetch_add(1, Ordering::SeqCst);
         wake(thread);
     }
     result

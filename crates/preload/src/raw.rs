@@ -89,35 +89,9 @@ pub(crate) fn is_nonblocking(fd: i32) -> bool {
     flags >= 0 && flags as i32 & libc::O_NONBLOCK != 0
 }
 
-/// Waits until a TCP socket can be written, at most for the socket's own `SO_SNDTIMEO`.
-///
-/// Returns false if the socket has a pending error, if a signal handler ran, or if the time limit
-/// has passed. Sockets of other families are not waited for: their `POLLOUT` says nothing about a
-/// peer that has stopped reading.
-pub(crate) fn has_room(fd: i32) -> bool {
-    let mut domain = 0i32;
-    let is_inet = option(fd, libc::SO_DOMAIN, &mut domain)
-        && (domain == libc::AF_INET || domain == libc::AF_INET6);
-    if !is_inet {
-        return !has_failed(fd);
-    }
-    let mut limit = libc::timeval { tv_sec: 0, tv_usec: 0 };
-    let is_limited =
-        option(fd, libc::SO_SNDTIMEO, &mut limit) && (limit.tv_sec, limit.tv_usec) != (0, 0);
-    // Rounded up: the wait must not be shorter than the socket's own limit.
-    let ms = limit.tv_sec.saturating_mul(1000).saturating_add((limit.tv_usec + 999) / 1000);
-    let ms = if is_limited { ms.min(i64::from(i32::MAX)) as isize } else { -1 };
-    let mut one = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
-    // SAFETY: one descriptor.
-    let found =
-        unsafe { older::call(older::SYS_poll, [(&raw mut one) as usize, 1, ms as usize, 0, 0, 0]) };
-    let is_bad = one.revents & (libc::POLLERR | libc::POLLNVAL) != 0;
-    found > 0 && one.revents & libc::POLLOUT != 0 && !is_bad
-}
-
 /// Reads a socket option at level `SOL_SOCKET` into `value`. Returns true if the call succeeds. `T`
 /// must be the option's plain data type.
-fn option<T: Copy>(fd: i32, name: i32, value: &mut T) -> bool {
+pub(crate) fn option<T: Copy>(fd: i32, name: i32, value: &mut T) -> bool {
     let mut len = size_of::<T>() as u32;
     let (at, len_at) = (core::ptr::from_mut(value) as usize, (&raw mut len) as usize);
     let arguments = [fd as usize, libc::SOL_SOCKET as usize, name as usize, at, len_at, 0];

@@ -180,7 +180,7 @@ pub(crate) fn receive_message(
     header: &mut libc::msghdr,
     flags: ReceiveFlags,
 ) -> Option<isize> {
-    let interrupting_handlers = transfer::interrupting_handlers();
+    let interrupting_handlers = crate::rest::interrupting_handlers();
     let mut attempt = Attempt::default();
     loop {
         let got = datagrams::receive(fd, &call, header, flags, &mut attempt);

@@ -1,7 +1,7 @@
-//! The common part of all data calls: the choice between session and kernel, and the rest of a call
-//! whose session goes home in the middle.
+//! The common part of all data calls: the choice between session and kernel.
 //!
-//! Not here: the calls themselves (`io`, `sockets`, `messages`, `files`).
+//! Not here: the calls themselves (`io`, `sockets`, `messages`, `files`), and what is left of one
+//! whose session goes home in the middle (`rest`).
 
 use crate::beside::Beside;
 use crate::buffers;
@@ -11,19 +11,19 @@ use crate::first_calls;
 use crate::flags::ReceiveFlags;
 use crate::guard::{home, is_open, is_wide_open, within};
 use crate::library::{Attempt, BytesOnly, Call, FromKernel, Recv, Route, Send, Use, library};
-use crate::process::was_cancelled;
+use crate::process::{end_if_cancelled, was_cancelled};
 use crate::raw::{self, Kernel};
+use crate::rest::{
+    Partial, go_on, interrupting_handlers, receive_part, receive_rest, send_part, send_rest,
+};
 use crate::vectors::{self, IOV_MAX, Rounds};
 use core::ffi::{c_int, c_void};
 use core::mem::ManuallyDrop;
-use core::sync::atomic::Ordering;
 use libc::iovec;
 use rustix::io::Errno;
 
 /// `UIO_MAXIOV`: the most messages that sendmmsg(2) and recvmmsg(2) look at.
 pub(crate) const MESSAGES_MAX: usize = 1024;
-/// Buffers that are collected at a time, on the program's stack.
-const FEW: usize = 16;
 
 /// The buffers of a call, as the program passes them.
 #[derive(Clone, Copy)]
@@ -127,11 +127,6 @@ pub(crate) fn receive(
     }
 }
 
-/// Returns the number of handlers without `SA_RESTART` that have run in this thread until now.
-pub(crate) fn interrupting_handlers() -> u32 {
-    crate::tls::here().interrupting_handlers.load(Ordering::Relaxed)
-}
-
 /// Returns true if the call must end with `EINTR`: its session went home while the call waited, and
 /// a handler ran before the call could wait in the kernel, where the handler would have interrupted
 /// it.
@@ -191,14 +186,14 @@ pub(crate) fn receive_noted(
         match receive_on(&call, buffers, how, beside.as_deref_mut()) {
             Rounds::Left(0) => {}
             Rounds::Left(done) => {
-                return receive_rest(fd, &Partial { buffers, done, total }, flags, beside);
+                return receive_more(fd, &Partial { buffers, done, total }, flags, beside);
             }
             Rounds::Done(Ok(done)) if how.wait_all && done > 0 && done < total => {
-                return receive_rest(fd, &Partial { buffers, done, total }, flags, beside);
+                return receive_more(fd, &Partial { buffers, done, total }, flags, beside);
             }
             // The call is made again: after a cancellation its session is in the kernel, where the
-            // cancelled thread ends.
-            Rounds::Done(Err(Errno::INTR)) if was_cancelled() => {}
+            // cancelled thread ends, or is on its way there.
+            Rounds::Done(Err(Errno::INTR)) if was_cancelled() => end_if_cancelled(),
             // The kernel decides when a bad buffer matters: the call may wait first, or find the
             // end of the stream.
             Rounds::Done(Err(Errno::FAULT)) => {
@@ -240,64 +235,29 @@ fn receive_on(
     .unwrap_or(Rounds::Left(0))
 }
 
-/// A call that has filled a part of its buffers.
-struct Partial<'a> {
-    buffers: &'a [iovec],
-    /// Bytes.
-    done: usize,
-    /// Bytes for which there is room.
-    total: usize,
-}
-
-/// Receives the rest in the kernel, if the session went home in the middle of a call that must fill
-/// its buffers (`MSG_WAITALL`).
+/// Receives the rest of a call that must fill its buffers (`MSG_WAITALL`).
 #[cold]
 #[inline(never)]
-fn receive_rest(
+fn receive_more(
     fd: c_int,
     partial: &Partial<'_>,
     flags: ReceiveFlags,
     beside: Option<&mut Beside>,
 ) -> isize {
-    let Partial { buffers, done, total } = *partial;
-    let (Some(flags), true, true) = (flags.given, flags.how.wait_all, done < total) else {
-        return done as isize;
+    let Partial { buffers, done, .. } = *partial;
+    let (Route::Stream(_) | Route::Datagrams(_)) = receive_route(fd) else {
+        return receive_rest(fd, partial, flags, beside);
     };
-    if beside.as_ref().is_some_and(|beside| beside.has_ended()) {
+    // The session is not home: a signal or a time limit ended the call, or a thread was cancelled,
+    // this one or another, and the session is on its way.
+    if !flags.how.wait_all || beside.is_some() || !was_cancelled() {
         return done as isize;
     }
-    if let Route::Stream(_) | Route::Datagrams(_) = receive_route(fd) {
-        // The session is not home: a signal or a time limit ended the call.
-        return done as isize;
-    }
-    if raw::has_failed(fd) {
-        return done as isize;
-    }
-    let mut beside = beside;
-    go_on(buffers, done, |rest| match &mut beside {
-        // Data beside the bytes of one part end the whole call.
-        Some(beside) if beside.has_ended() => 0,
-        Some(beside) => beside.receive(fd, rest, flags),
-        None => message_call(libc::SYS_recvmsg, fd, rest, flags),
+    end_if_cancelled();
+    go_on(buffers, done, |rest| {
+        let by_kernel = || receive_part(fd, rest, flags.number());
+        receive_noted(fd, flags, Buffers::Many(rest.as_ptr(), rest.len()), None, by_kernel)
     })
-}
-
-/// Makes calls for the bytes behind the first `done`, a few buffers at a time, until a call is cut
-/// short. Returns the number of bytes done then.
-fn go_on(buffers: &[iovec], done: usize, mut call: impl FnMut(&[iovec]) -> isize) -> isize {
-    let (mut done, interrupting_handlers) = (done, interrupting_handlers());
-    let mut room = [iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; FEW];
-    loop {
-        let rest = vectors::beyond(buffers, done, &mut room);
-        let wanted = rest.iter().map(|buffer| buffer.iov_len).sum();
-        let more = if rest.is_empty() { 0 } else { usize::try_from(call(rest)).unwrap_or(0) };
-        done += more;
-        // A handler that ran between two calls would have ended the one call that these are parts
-        // of.
-        if more == 0 || more < wanted || interrupting_handlers != self::interrupting_handlers() {
-            return done as isize;
-        }
-    }
 }
 
 /// Sends; the arguments are as for [`receive`].
@@ -348,10 +308,10 @@ fn send_noted(
         match send_on(&call, buffers, how) {
             Rounds::Left(0) => {}
             Rounds::Left(done) | Rounds::Done(Ok(done)) if done < total => {
-                return send_rest(fd, buffers, done, flags);
+                return send_more(fd, how, &Partial { buffers, done, total }, flags);
             }
             Rounds::Left(done) => return done as isize,
-            Rounds::Done(Err(Errno::INTR)) if was_cancelled() => {}
+            Rounds::Done(Err(Errno::INTR)) if was_cancelled() => end_if_cancelled(),
             // The kernel decides how much it sends of a buffer with a bad end.
             Rounds::Done(Err(Errno::FAULT)) => {
                 home(fd, false);
@@ -386,7 +346,7 @@ pub(crate) fn send_by_kernel(fd: c_int, dont_wait: bool, kernel: impl Kernel) ->
         // In the second case, sending 0 bytes waits until they are.
         match within(|_| call.send(&[], Send { dont_wait })).flatten() {
             None | Some(Ok(_)) => {}
-            Some(Err(Errno::INTR)) if was_cancelled() => {}
+            Some(Err(Errno::INTR)) if was_cancelled() => end_if_cancelled(),
             Some(Err(error)) => return errno::count(Err(error)),
         }
         if call.number_is_another() {
@@ -403,35 +363,21 @@ fn send_on(call: &Call<'static>, buffers: &[iovec], how: Send) -> Rounds {
     within(|_| vectors::send(buffers, |slices| call.send(slices, how))).unwrap_or(Rounds::Left(0))
 }
 
+/// Sends the rest of a call.
 #[cold]
 #[inline(never)]
-fn send_rest(fd: c_int, buffers: &[iovec], done: usize, flags: Option<c_int>) -> isize {
-    if let Route::Stream(_) | Route::Datagrams(_) = send_route(fd) {
+fn send_more(fd: c_int, how: Send, partial: &Partial<'_>, flags: Option<c_int>) -> isize {
+    let Partial { buffers, done, .. } = *partial;
+    let (Route::Stream(_) | Route::Datagrams(_)) = send_route(fd) else {
+        return send_rest(fd, partial, flags);
+    };
+    if !was_cancelled() {
         return done as isize;
     }
-    // Room is awaited before sending. A call that has sent some bytes leaves a later error for the
-    // next call to report; a call that waits in the kernel without having sent anything would
-    // report the error itself, although this call as a whole has sent bytes.
-    if !raw::has_room(fd) {
-        return done as isize;
-    }
-    go_on(buffers, done, |rest| match flags {
-        Some(flags) => message_call(libc::SYS_sendmsg, fd, rest, flags),
-        None => {
-            let arguments = [fd as usize, rest.as_ptr() as usize, rest.len(), 0, 0, 0];
-            // SAFETY: the kernel checks the program's buffers.
-            unsafe { raw::call(libc::SYS_writev, arguments) }
-        }
+    // A thread was cancelled, this one or another, and the session is on its way home.
+    end_if_cancelled();
+    go_on(buffers, done, |rest| {
+        let by_kernel = || send_part(fd, rest, flags);
+        send_noted(fd, how, flags, Buffers::Many(rest.as_ptr(), rest.len()), by_kernel)
     })
-}
-
-/// Makes `sendmsg` or `recvmsg` with bytes only.
-fn message_call(number: i64, fd: c_int, buffers: &[iovec], flags: c_int) -> isize {
-    // SAFETY: zeroes are an empty header.
-    let mut header: libc::msghdr = unsafe { core::mem::zeroed() };
-    header.msg_iov = buffers.as_ptr().cast_mut();
-    header.msg_iovlen = buffers.len();
-    let arguments = [fd as usize, (&raw mut header) as usize, flags as usize, 0, 0, 0];
-    // SAFETY: the header is valid; the kernel checks the program's buffers.
-    unsafe { raw::call(number, arguments) }
 }

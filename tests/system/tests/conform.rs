@@ -40,7 +40,8 @@ fn compiled(out: &Path, options: &[&str], files: &[String]) {
     let files: Vec<String> = files.iter().map(|file| format!("conform/{file}")).collect();
     let files: Vec<&str> = files.iter().map(String::as_str).collect();
     // Without warnings: the tests make calls with bad pointers on purpose.
-    let options = [&["-g", "-w", "-pthread"], options].concat();
+    // With tables for unwinding, as C++ has them: clean-up in cancelled threads is observed.
+    let options = [&["-g", "-w", "-pthread", "-fexceptions"], options].concat();
     compile(out, &files, &options).unwrap();
 }
 
@@ -120,7 +121,7 @@ enum Linked {
 fn conform_linked(name: &str, at_once: u32, linked: Linked) {
     let (suffix, options) = match linked {
         Linked::Dynamic => ("", &[][..]),
-        Linked::Static => ("-static", &["-static"][..]),
+        Linked::Static => ("-static", &["-static", "-DBY_THE_LOADER"][..]),
     };
     let program = format!("conform-{name}{suffix}");
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(program);

@@ -1,6 +1,10 @@
 /* New processes, made in every possible way, and the descriptors that they find open. */
 #include "check.h"
 #include <pty.h>
+#include <stddef.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
 
 static int over(pid_t child) {
     int status;
@@ -26,6 +30,22 @@ static __attribute__((noinline)) int by_vfork(int fail, int a, int b, int c) {
 
 static int in_child(void *x) {
     _exit(write(*(int *)x, "c", 1) == 1 ? 7 : 8);
+}
+
+/* Forks under a filter that ends a process which asks for its number or its thread's. */
+static void confined(void) {
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_gettid, 1, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getpid, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog filter = {sizeof code / sizeof *code, code};
+    CHECK(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) && !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter));
+    pid_t c = fork();
+    if (c == 0) _exit(50);
+    _exit(over(c));
 }
 
 static int handlers;
@@ -117,6 +137,8 @@ int main(int argc, char **argv) {
     SAY(read(p[0], b, 64));
     c = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
     if (c == 0) _exit(49);
+    SAY(over(c));
+    if ((c = fork()) == 0) confined();
     SAY(over(c));
     SAY(write(p[1], "last", 4));
     SAY(read(p[0], b, 9));

@@ -417,6 +417,98 @@ CASE(cancelled_in_a_read, IN, ALL_PHASES) {
     SAY(get(10));
 }
 
+/* Not by the loader: a static program's unwinder does not know the loader's code. */
+#ifdef BY_THE_LOADER
+#define SAY_UNWOUND() (void)0
+#else
+#define SAY_UNWOUND() SAY(unwound)
+#endif
+
+static int unwound;
+static void unwind(int *unused) { (void)unused; unwound++; }
+
+static void *blocked_with_a_local(void *unused) {
+    /* Needs -fexceptions, as C++ does for destructors. */
+    int local __attribute__((cleanup(unwind))) = 0;
+    (void)local;
+    return blocked(unused);
+}
+
+/* What a thread's frames leave to be cleaned up is cleaned up although a call of the library's is
+ * in between. */
+CASE(unwound_from_a_read, IN, ALL_PHASES) {
+    pthread_t thread = begin(blocked_with_a_local);
+    void *result;
+    point();
+    SAY(pthread_cancel(thread));
+    SAY(pthread_join(thread, &result));
+    HOLDS(result == PTHREAD_CANCELED);
+    SAY_UNWOUND();
+    SAY_PEER(OP_SEND, 10);
+    SAY(get(10));
+}
+
+static void *interrupted;
+static int sees_it;
+static void look_back(int signal) {
+    void *frames[100];
+    (void)signal;
+    int n = backtrace(frames, 100);
+    for (int i = 0; i < n; i++)
+        sees_it |= (char *)frames[i] > (char *)interrupted && (char *)frames[i] < (char *)interrupted + 1000;
+}
+
+/* A handler's stack trace reaches what the signal has interrupted. */
+CASE(trace_in_a_handler, ANY, ALL_PHASES) {
+    /* The first call loads the unwinder, which a handler must not. The only frame is this one. */
+    SAY(backtrace(&interrupted, 1));
+    signal(SIGUSR1, look_back);
+    point();
+    raise(SIGUSR1);
+#ifndef BY_THE_LOADER
+    SAY(sees_it);
+#endif
+    works("after the handler");
+}
+
+static void *writing(void *unused) {
+    /* More bytes than a session of any kind takes while the peer does not read. */
+    static char bytes[24000000];
+    int local __attribute__((cleanup(unwind))) = 0;
+    (void)unused, (void)local;
+    ssize_t n = write(S, bytes, sizeof bytes);
+    note("not cancelled: %zd", n);
+    return NULL;
+}
+
+CASE(cancelled_in_the_middle_of_a_write, OUT, ALL_PHASES) {
+    pthread_t thread = begin(writing);
+    void *result;
+    point();
+    SAY(pthread_cancel(thread));
+    SAY(pthread_join(thread, &result));
+    HOLDS(result == PTHREAD_CANCELED);
+    SAY_UNWOUND();
+}
+
+static void *receiving(void *unused) {
+    char bytes[100];
+    (void)unused;
+    ssize_t n = recv(S, bytes, sizeof bytes, MSG_WAITALL);
+    note("not cancelled: %zd", n);
+    return NULL;
+}
+
+CASE(cancelled_in_the_middle_of_a_recv, SOCK, ALL_PHASES) {
+    SAY_PEER(OP_SEND, 10);
+    pthread_t thread = begin(receiving);
+    void *result;
+    point();
+    SAY(pthread_cancel(thread));
+    SAY(pthread_join(thread, &result));
+    HOLDS(result == PTHREAD_CANCELED);
+}
+
 static void *polling(void *unused) {
     struct pollfd one = {S, POLLIN, 0};
     (void)unused;
