@@ -71,18 +71,22 @@ fn one_holder_is_sole_and_two_are_not() {
     assert_eq!(ask(1, object), Err(ReasonT::SeveralHolders), "held by another than the asker");
 }
 
-/// Makes a process whose first thread has ended; another one goes on, with all descriptors.
-fn without_first_thread() -> rustix::process::Pid {
+/// Makes a process that holds `kept` and whose first thread has ended; another one goes on.
+fn without_first_thread(kept: &impl std::os::fd::AsRawFd) -> rustix::process::Pid {
     extern "C" fn stay(_: *mut core::ffi::c_void) -> *mut core::ffi::c_void {
         loop {
             // SAFETY: it only waits for a signal.
             unsafe { libc::pause() };
         }
     }
+    let kept = kept.as_raw_fd().cast_unsigned();
     // SAFETY: the child makes a thread and ends its own. It uses nothing of this process's.
     let child = unsafe {
         let child = libc::fork();
         if child == 0 {
+            // What other tests have would seem to be held by it.
+            libc::close_range(0, kept - 1, 0);
+            libc::close_range(kept + 1, u32::MAX, 0);
             let mut thread = core::mem::zeroed();
             let none = core::ptr::null_mut();
             libc::pthread_create(&raw mut thread, core::ptr::null(), stay, none);
@@ -99,11 +103,13 @@ fn a_process_whose_first_thread_has_ended_holds_what_the_others_have() {
     let object = Object::Socket { inode: inode(&a) };
     let first = Holder::of(&a);
     assert_eq!(ask(first.0.id(), object), Ok(()));
-    let other = without_first_thread();
+    let other = without_first_thread(&a);
     let number = other.as_raw_nonzero().get().unsigned_abs();
     // Until its first thread has ended it is seen in any case.
     let state = || std::fs::read_to_string(format!("/proc/{number}/stat")).unwrap();
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
     while !state().contains(") Z ") {
+        assert!(std::time::Instant::now() < until, "{}", state());
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     let verdict = ask(first.0.id(), object);
