@@ -26,6 +26,7 @@ mod failure;
 pub mod fuzz;
 mod inspect;
 mod launch;
+mod living_thread;
 mod manage;
 mod manual;
 mod moving;

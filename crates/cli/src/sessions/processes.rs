@@ -5,6 +5,7 @@
 //! proc(5).
 
 use crate::beside::{LIBRARY, LOADER};
+use crate::living_thread;
 use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
 use sojourn_session::config::NamedValue;
 use sojourn_session::{Config, Inode, ReasonT, notice};
@@ -122,21 +123,22 @@ fn note_losses(all: &mut [Process]) {
 
 fn process(proc: &Path, pid: u32) -> Option<Process> {
     let directory = proc.join(pid.to_string());
-    let Held { objects, errors } = held(&directory)?;
-    let maps = fs::read(directory.join("maps")).unwrap_or_default();
+    let seen = living_thread::folder(proc, pid);
+    let Held { objects, errors } = held(&seen)?;
+    let maps = fs::read(seen.join("maps")).unwrap_or_default();
     let maps = String::from_utf8_lossy(&maps);
     let has_library = maps.lines().any(|line| is_library(line) || is_loader(line));
     let space = |of: &str| {
-        let link = fs::read_link(directory.join("ns").join(of)).unwrap_or_default();
+        let link = fs::read_link(seen.join("ns").join(of)).unwrap_or_default();
         link.to_string_lossy().into_owned()
     };
     let program = program(proc, pid)?;
-    let variables = Variables::read(&directory);
+    let variables = Variables::read(&seen);
     let status = Status::read(&directory)?;
     Some(Process {
         pid,
         uid: fs::metadata(&directory).ok()?.uid(),
-        names: if has_library { names(&directory, &program) } else { Vec::new() },
+        names: if has_library { names(&seen, &program) } else { Vec::new() },
         program,
         loss: (!has_library && variables.name_library()).then_some(ReasonT::NotLoaded),
         notice: has_library

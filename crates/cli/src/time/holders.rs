@@ -3,6 +3,7 @@
 //!
 //! Not here: sessions of programs under Sojourn (`sessions`).
 
+use crate::living_thread;
 use sojourn_session::Inode;
 use std::fs;
 use std::path::Path;
@@ -12,7 +13,10 @@ pub(super) fn of(inode: Inode) -> Vec<u32> {
     let names = [format!("socket:[{inode}]"), format!("pipe:[{inode}]")];
     let is_it = |link: &Path| names.iter().any(|name| link == Path::new(name));
     let holds = |pid: &u32| {
-        let Ok(list) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
+        let Ok(list) = fs::read_dir(living_thread::folder(Path::new("/proc"), *pid).join("fd"))
+        else {
+            return false;
+        };
         list.flatten().any(|entry| fs::read_link(entry.path()).is_ok_and(|link| is_it(&link)))
     };
     let Ok(list) = fs::read_dir("/proc") else { return Vec::new() };
@@ -22,10 +26,16 @@ pub(super) fn of(inode: Inode) -> Vec<u32> {
 
 /// Returns true if there is such a process, and it has not ended.
 pub(super) fn is_alive(pid: u32) -> bool {
-    let Ok(text) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
-    // The state is behind the program's name, which may have any characters.
-    let state = text.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
-    state.is_some_and(|state| !"ZX".contains(state))
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|text| lives(&text))
+}
+
+/// Returns true if `/proc/PID/stat` is that of a process with a thread that has not ended.
+fn lives(stat: &str) -> bool {
+    // The fields are behind the program's name, which may have any characters: first the state,
+    // which is the first thread's, and as the eighteenth the number of threads.
+    let Some((_, fields)) = stat.rsplit_once(") ") else { return false };
+    let threads = fields.split(' ').nth(17).and_then(|count| count.parse().ok()).unwrap_or(1);
+    !fields.starts_with(['Z', 'X']) || threads > 1
 }
 
 #[cfg(test)]
@@ -42,6 +52,16 @@ mod tests {
             text.trim_start_matches("pipe:[").trim_end_matches(']').parse().map(Inode).unwrap();
         assert!(of(inode).contains(&std::process::id()));
         assert!(of(Inode(u64::MAX)).is_empty());
+    }
+
+    #[test]
+    fn a_process_lives_as_long_as_any_of_its_threads() {
+        let stat = |state, threads| {
+            format!("7 (a) b) {state} 1 7 7 0 -1 4 0 0 0 0 0 0 0 0 20 0 {threads} 0 1 0 0")
+        };
+        let all = [("S", 1), ("Z", 1), ("Z", 2), ("X", 1)].map(|(state, of)| stat(state, of));
+        assert_eq!(all.each_ref().map(|stat| lives(stat)), [true, false, true, false]);
+        assert!(!lives("7 (a"));
     }
 
     #[test]

@@ -67,7 +67,8 @@ impl Session {
     }
 
     fn writing_end(&self) -> Option<MovableFd> {
-        let name = format!("/proc/self/fd/{}", self.number());
+        // `/proc/self` shows the first thread, which may have ended and has nothing then.
+        let name = format!("/proc/thread-self/fd/{}", self.number());
         let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let open = || rustix::fs::openat(rustix::fs::CWD, name, flags, Mode::empty());
         library().engine()?.own.make(false, open).ok()

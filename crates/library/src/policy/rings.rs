@@ -118,8 +118,9 @@ fn is_anonymous(fd: i32) -> Option<bool> {
     Some(FileType::from_raw_mode(found.st_mode) == FileType::Unknown)
 }
 
-/// Returns true if `fd` is a ring, by the name that /proc gives it (proc(5)).
+/// Returns true if `fd` is a ring, by the name that /proc gives it (proc(5)). The first thread may
+/// have ended, and has no descriptors then.
 fn is_ring(fd: i32) -> bool {
-    let target = rustix::fs::readlink(format!("/proc/self/fd/{fd}"), Vec::new());
+    let target = rustix::fs::readlink(format!("/proc/thread-self/fd/{fd}"), Vec::new());
     target.is_ok_and(|target| target.as_bytes() == b"anon_inode:[io_uring]")
 }

@@ -142,9 +142,10 @@ fn allows_this_program(config: &Config) -> bool {
     if config.programs == Programs::default() {
         return true;
     }
-    let file = std::fs::read_link("/proc/self/exe").map(|path| path.to_string_lossy().into_owned());
+    let file =
+        std::fs::read_link("/proc/thread-self/exe").map(|path| path.to_string_lossy().into_owned());
     // The first argument. Not by `std::env`, whose own constructor the preload library leaves out.
-    let link = std::fs::read("/proc/self/cmdline").map(|words| {
+    let link = std::fs::read("/proc/thread-self/cmdline").map(|words| {
         let name = words.split(|byte| *byte == 0).next().unwrap_or_default();
         String::from_utf8_lossy(name).into_owned()
     });

@@ -1,4 +1,4 @@
-//! The mappings of this process (`/proc/self/maps`, proc(5)): which of them are code of files.
+//! The mappings of this process (`/proc/thread-self/maps`, proc(5)): which of them are code of files.
 //!
 //! Not here: what the code has in it (`candidates`).
 
@@ -67,7 +67,7 @@ fn parse(line: &str) -> Option<Mapping> {
 impl Maps {
     /// Reads the mappings; `None` if they cannot be read.
     pub(super) fn read() -> Option<Self> {
-        let text = std::fs::read("/proc/self/maps").ok()?;
+        let text = std::fs::read("/proc/thread-self/maps").ok()?;
         let text = String::from_utf8_lossy(&text);
         let all = text.lines().map(parse).collect::<Option<Vec<_>>>()?;
         let mut maps = Self { all, excepted: Vec::new() };

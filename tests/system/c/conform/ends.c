@@ -458,6 +458,40 @@ CASE(peer_killed_having_sent, IN, ALL_PHASES) {
     SAY(read(S, &(char){0}, 1));
 }
 
+/* Goes on when the first thread has ended: /proc/self then shows nothing of the process. */
+static void *child_reads_the_rest(void *unused) {
+    extern void end_case(void);
+    char name[60], text[400];
+    (void)unused;
+    snprintf(name, sizeof name, "/proc/%d/stat", getpid());
+    do {
+        nap(1);
+        int file = open(name, O_RDONLY | O_CLOEXEC);
+        ssize_t n = read(file, text, sizeof text - 1);
+        close(file);
+        text[n > 0 ? n : 0] = 0;
+    } while (!strstr(text, ") Z "));
+    kill_peer();
+    pid_t child = fork();
+    if (child == 0) {
+        SAY(get(100));
+        _exit(0);
+    }
+    int status;
+    waitpid(child, &status, 0);
+    SAY(get(100));
+    end_case();
+    exit(0);
+}
+
+CASE(peer_killed_having_sent_to_a_program_without_first_thread, PIN, ALL_PHASES) {
+    pthread_t thread;
+    SAY_PEER(OP_SEND, 100);
+    point();
+    NEED(pthread_create(&thread, NULL, child_reads_the_rest, NULL) == 0);
+    pthread_exit(NULL);
+}
+
 CASE(peer_killed_with_unread_data, SOCK, ALL_PHASES) {
     char bytes[10];
     SAY(put(100));
