@@ -2,8 +2,8 @@
 //! environment.
 //!
 //! That is the process's own folder, unless its first thread has ended while others go on
-//! (pthread_exit(3)): `/proc/PID` shows the first thread, which has nothing any more. Not here: what
-//! is read there (`sessions::processes`, `time::holders`).
+//! (pthread_exit(3)): `/proc/PID` shows the first thread, which has nothing any more. Not here:
+//! what is read there (`sessions::processes`, `time::holders`).
 
 use std::fs;
 use std::path::{Path, PathBuf};

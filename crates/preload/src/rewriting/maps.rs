@@ -1,4 +1,5 @@
-//! The mappings of this process (`/proc/thread-self/maps`, proc(5)): which of them are code of files.
+//! The mappings of this process (`/proc/thread-self/maps`, proc(5)): which of them are code of
+//! files.
 //!
 //! Not here: what the code has in it (`candidates`).
 
