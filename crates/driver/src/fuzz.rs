@@ -81,7 +81,9 @@ fn lonely_device() -> Option<OwnedFd> {
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None).ok()?;
     // SAFETY: all zeroes are such a structure.
     let mut device: libc::ifreq = unsafe { core::mem::zeroed() };
-    device.ifr_name[..2].copy_from_slice(&[b'l'.cast_signed(), b'o'.cast_signed()]);
+    // SAFETY: the text has three characters, with its end.
+    let name = unsafe { &*c"lo".as_ptr().cast::<[core::ffi::c_char; 3]>() };
+    device.ifr_name[..3].copy_from_slice(name);
     device.ifr_ifru.ifru_flags = libc::IFF_UP as i16;
     // SAFETY: the kernel reads `device`.
     let up = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const device) };
