@@ -5,15 +5,19 @@
 //! (pthread_exit(3)): `/proc/PID` shows the first thread, which has nothing any more. Not here:
 //! what is read there (`sessions::processes`, `time::holders`).
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 /// Returns the process's folder in `proc`, or that of one of its threads if the first has ended.
 pub(crate) fn folder(proc: &Path, pid: u32) -> PathBuf {
     let own = proc.join(pid.to_string());
-    // Threads of the kernel have no memory either, and nobody else has theirs.
-    let has_memory =
-        |folder: &Path| fs::read(folder.join("maps")).is_ok_and(|maps| !maps.is_empty());
+    // Threads of the kernel have no memory either, and nobody else has theirs. The first byte is
+    // enough: the kernel writes the list as it is read.
+    let has_memory = |folder: &Path| {
+        let first = File::open(folder.join("maps")).and_then(|mut maps| maps.read(&mut [0]));
+        first.is_ok_and(|len| len > 0)
+    };
     if has_memory(&own) {
         return own;
     }
