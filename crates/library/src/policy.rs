@@ -2,6 +2,7 @@
 //!
 //! Not here: the moves (`moves`).
 
+pub(crate) mod aggregate;
 pub(crate) mod bulk;
 pub(crate) mod hot;
 pub(crate) mod kept;

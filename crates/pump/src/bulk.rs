@@ -44,7 +44,7 @@ pub enum Verdict {
 }
 
 /// Returns the rate (bytes a second); 0 if no time has passed.
-fn rate(bytes: u64, time: Duration) -> u64 {
+pub(crate) fn rate(bytes: u64, time: Duration) -> u64 {
     bytes.saturating_mul(1_000_000).checked_div(time.as_micros()).unwrap_or(0)
 }
 
@@ -102,12 +102,25 @@ pub struct Judge {
     last: Option<Sample>,
     slower: u32,
     bulk_since: Option<Instant>,
+    /// Bytes of the last slice, if it was not one of bulk.
+    exchanged: u64,
 }
 
 impl Judge {
     /// A judge that never has a verdict.
-    pub const NONE: Self =
-        Self { baseline: None, trial_after: None, last: None, slower: 0, bulk_since: None };
+    pub const NONE: Self = Self {
+        baseline: None,
+        trial_after: None,
+        last: None,
+        slower: 0,
+        bulk_since: None,
+        exchanged: 0,
+    };
+
+    /// Returns the bytes since the last sample but one, both ways; 0 if that was bulk.
+    pub fn exchanged(&self) -> u64 {
+        self.exchanged
+    }
 
     /// Takes a sample, about a tenth of a second after the last one. `total`: bytes so far, both
     /// ways. `has_more`: the session had more to send than its own windows allowed, with room at
@@ -115,8 +128,11 @@ impl Judge {
     pub fn sample(&mut self, now: Instant, total: u64, has_more: bool) -> Option<Verdict> {
         let Sample { at: then, total: before } = self.last.replace(Sample { at: now, total })?;
         let time = now.since(then);
-        let rate = rate(total.saturating_sub(before), time);
-        if time > SLICE_MAX || !(rate >= FLOOR || has_more) {
+        let moved = total.saturating_sub(before);
+        let rate = rate(moved, time);
+        let is_bulk = rate >= FLOOR || has_more;
+        self.exchanged = if is_bulk { 0 } else { moved };
+        if time > SLICE_MAX || !is_bulk {
             (self.slower, self.bulk_since) = (0, None);
             return None;
         }

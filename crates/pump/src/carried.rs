@@ -4,16 +4,20 @@
 //! A session never waits, and knows no clock and no other session. Outgoing frames go to the
 //! interface that the caller passes. Bytes that the program has written stay in its ring until the
 //! peer has acknowledged them, so they survive the process. Not here: arriving segments
-//! (`arriving`), and the program's options (`options`). Read `docs/understand/moves.md`.
+//! (`arriving`), the program's options (`options`), and whether the session does better in the
+//! kernel (`measured`). Read `docs/understand/moves.md`.
 
 mod arriving;
+mod measured;
 pub(crate) mod options;
 
-use crate::bulk::{Judge, Verdict};
+use crate::aggregate::Measurement;
+use crate::bulk::Judge;
 use crate::figures::{Beat, Figures};
 use crate::link_hop::{LinkHop, header_for};
 use crate::position;
 use crate::timing::OutgoingMessage;
+use core::num::NonZeroU64;
 use sojourn_netif::{Interface, Outgoing, SendError};
 use sojourn_proto::record::{IpOptions, Kind, SessionRecord};
 use sojourn_proto::tcp::{Connection, Limits, ReceiveEnd, Transmit};
@@ -60,7 +64,9 @@ pub struct Carried {
     has_ended: bool,
     beat: Beat,
     judge: Judge,
-    verdict: Option<Verdict>,
+    sent_home_by: Option<Measurement>,
+    /// Bytes of questions and answers that the last beat has found, until they are counted.
+    exchanged: Option<NonZeroU64>,
     /// A message whose first segment the packet interface has, while times are wanted.
     leaving: Option<OutgoingMessage>,
 }
@@ -104,7 +110,8 @@ impl Carried {
             has_ended,
             beat,
             judge: Judge::NONE,
-            verdict: None,
+            sent_home_by: None,
+            exchanged: None,
             leaving: None,
         })
     }
@@ -117,30 +124,6 @@ impl Carried {
     /// Returns the stream, seen from this side.
     pub fn stream(&self) -> &Stream {
         &self.stream
-    }
-
-    /// Sets the judge of the question whether the session does better in the kernel; without this
-    /// call there is none.
-    pub fn watch_bulk(&mut self, judge: Judge) {
-        self.judge = judge;
-    }
-
-    /// Returns the judge's verdict, if the session is to go home for it.
-    pub fn verdict(&self) -> Option<Verdict> {
-        self.verdict
-    }
-
-    /// Writes the figures to the ledger, and takes a sample for the judge; a while has passed.
-    fn on_beat(&mut self, now: Instant) {
-        let figures = Figures::of(&self.connection, now);
-        self.stream.ledger().publish_figures(&figures.words());
-        self.stream.ledger().expire_times(now.as_micros() / 1_000_000);
-        // The peer's window or the program, not the congestion window, may be the limit: such a
-        // slice says nothing about this home.
-        let (mss, under_way) = (figures.mss, figures.unacked.saturating_mul(figures.mss));
-        let peer_has_room = figures.snd_wnd.saturating_sub(under_way) >= mss;
-        let has_more = peer_has_room && self.unsent_bytes() > 0;
-        self.verdict = self.judge.sample(now, self.connection.bytes_moved(), has_more);
     }
 
     pub(crate) fn connection(&self) -> &Connection {
@@ -210,7 +193,7 @@ impl Carried {
         if self.beat.is_due(now) {
             self.on_beat(now);
         }
-        if self.verdict.is_some() {
+        if self.sent_home_by.is_some() {
             return Err(Ending::Bulk);
         }
         match self.connection.receive_end() {

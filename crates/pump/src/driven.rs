@@ -2,6 +2,7 @@
 //!
 //! Not here: turning the pump (`pump`), and the session itself (`carried`).
 
+use crate::aggregate::Aggregate;
 use crate::carried::Carried;
 use crate::hash::WordHasher;
 use crate::link_hop::LinkId;
@@ -62,6 +63,17 @@ impl DrivenSession {
             self.is_dirty = true;
             dirty.push(number);
         }
+    }
+
+    /// Returns true if the session may stay. `aggregate`: it may have to go home with all others.
+    pub(crate) fn is_to_stay(&mut self, aggregate: Option<&mut Aggregate>, at: Instant) -> bool {
+        if let (Some(bytes), Some(all)) = (self.carried.take_exchanged(), aggregate)
+            && all.count_away(at, bytes)
+        {
+            self.carried.go_with_all();
+            self.is_ending = true;
+        }
+        !self.is_ending
     }
 
     /// Sets the session's timer. With each message almost every timer is put off before it expires.

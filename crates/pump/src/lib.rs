@@ -14,6 +14,7 @@
     reason = "what is sent lies in the program's ring, which only this process writes"
 )]
 
+pub mod aggregate;
 pub mod ancillary;
 pub mod bulk;
 mod carried;
@@ -47,6 +48,7 @@ mod session_number;
 pub mod tcp_info;
 pub mod timing;
 
+pub use aggregate::Measurement;
 pub use carried::options::EngineState;
 pub use carried::{Carried, unread, unsent};
 pub use counts::Counts;

@@ -6,6 +6,7 @@
 
 mod datagrams;
 
+use crate::aggregate::Aggregate;
 use crate::carried::{Carried, Ending};
 use crate::datagrams::Sockets;
 use crate::driven::{DrivenSession, DrivenSessions, Flows, Timer, Timers};
@@ -71,6 +72,8 @@ pub struct Pump {
     is_timed: bool,
     /// A session with a timed message whose segment the packet interface has.
     timed: Option<SessionNumber>,
+    /// Whether TCP sessions do better in the kernel, all together; `None`: that is not measured.
+    aggregate: Option<Aggregate>,
     /// Memory in which a datagram of many parts is gathered.
     pub(crate) scratch: Box<[u8]>,
 }
@@ -109,6 +112,7 @@ impl Default for Pump {
             looks: 0,
             is_timed: false,
             timed: None,
+            aggregate: None,
             scratch: vec![0; DATAGRAM_BYTES_MAX].into_boxed_slice(),
         }
     }
@@ -118,6 +122,16 @@ impl Pump {
     /// Returns true if there is an interface of that name.
     pub fn has_link(&self, id: LinkId) -> bool {
         self.links.iter().any(|link| link.id == id && !link.is_gone)
+    }
+
+    /// Has the pump measure its sessions together.
+    pub fn measure_together(&mut self) {
+        self.aggregate = Some(Aggregate::default());
+    }
+
+    /// Returns the measurement of all sessions together, if there is one.
+    pub fn aggregate(&mut self) -> Option<&mut Aggregate> {
+        self.aggregate.as_mut()
     }
 
     /// Adds an interface.
@@ -378,11 +392,12 @@ impl Pump {
 
     fn serve_one(&mut self, number: SessionNumber, may_wait: bool, at: Instant) {
         let Self { links, entries, postponed, postponed_since, timers, is_timed, timed, .. } = self;
+        let aggregate = self.aggregate.as_mut();
         let Some(entry) = entries.get_mut(&number) else { return };
         entry.is_dirty = false;
         let Some(link) = links.iter_mut().find(|link| link.id == entry.link) else { return };
         let when = match entry.carried.pump(&mut *link.packets, may_wait, at) {
-            Ok(()) if !entry.is_ending => entry.carried.next_timeout(),
+            Ok(()) if entry.is_to_stay(aggregate, at) => entry.carried.next_timeout(),
             // The program's side has frozen the stream, and knows.
             Err(Ending::Program) => None,
             _ => {

@@ -127,12 +127,12 @@ pub const ALL: [ReasonText; 45] = [
     text(
         ReasonT::Slower,
         "slower",
-        "It was measured to do better in the kernel: a bulk transfer with another host, or a session whose ends sleep again and again. It is tried again later, less and less often; measure_bulk=off leaves it away.",
+        "It was measured to do better in the kernel: a session with another host (a bulk transfer by itself, all others of the program together), or one whose ends sleep again and again. It is tried again later, less and less often; measure_bulk=off leaves it away.",
     ),
     text(
         ReasonT::Trial,
         "trial",
-        "It is in the kernel for a moment to see which is faster: a long bulk transfer with another host, or a session whose ends sleep again and again. measure_bulk=off leaves it away.",
+        "It is in the kernel for a moment to see which is faster: a session with another host, or one whose ends sleep again and again. measure_bulk=off leaves it away.",
     ),
     text(
         ReasonT::SharedPort,

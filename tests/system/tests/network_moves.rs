@@ -7,7 +7,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
-use sojourn_lab::Running;
+use sojourn_lab::{Running, Sandbox};
 use sojourn_lab::net::{End, Link};
 use sojourn_system::LIMIT;
 use sojourn_system::network::{Accelerated, Stage, hosts, retransmission_timeouts};
@@ -149,4 +149,74 @@ fn those_who_ask_wait_little() {
             "{accelerated:?}: {later:?} descriptors, {first:?} during the first moves"
         );
     }
+}
+
+/// Number of sessions of one program. Each does so little that its own rate is no bulk.
+const MANY: usize = 20;
+
+/// How many of the sessions with other hosts at a port are where.
+#[derive(Debug, Default)]
+struct Homes {
+    away: usize,
+    /// In the kernel, to be measured there.
+    tried: usize,
+    /// In the kernel, because it was measured to be faster.
+    slower: usize,
+}
+
+fn homes(world: &Sandbox, address: &str) -> Homes {
+    let all = world.sessions().unwrap();
+    let mut homes = Homes::default();
+    for session in all["sessions"].as_array().unwrap() {
+        if session["from"] != address {
+            continue;
+        }
+        match (session["home"].as_str().unwrap(), session["reason"].as_str()) {
+            ("library", _) => homes.away += 1,
+            (_, Some("trial")) => homes.tried += 1,
+            (_, Some("slower")) => homes.slower += 1,
+            _ => {}
+        }
+    }
+    homes
+}
+
+/// The sessions of a server with many clients are measured together, because each of them makes the
+/// progress that the server's thread makes. Which home is faster depends on the machine, so both
+/// answers are right here.
+#[test]
+fn sessions_that_share_a_thread_are_measured_together() {
+    let Some([a, b]) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    let mut stage = Stage::new(&link, Accelerated::Server).unwrap();
+    // The default: other thresholds are taken at their word, and nothing is measured.
+    stage.worlds[0].set("MOVE_AFTER_CALLS", "32");
+    let address = format!("{}:{}", stage.address, stage.port);
+    let bench = stage.worlds[0].built().path("lab-bench").to_string_lossy().into_owned();
+    let start = |end: End, words: &[&str]| {
+        let mut command = stage.command(end, &bench);
+        command.args(words);
+        Running::start(command).unwrap()
+    };
+    let _server = start(End::A, &["many-serve", &address]);
+    stage.await_listener(&link, stage.port).unwrap();
+    let (sessions, time) = (MANY.to_string(), LIMIT.as_millis().to_string());
+    let words = ["many", &address, "--sessions", &sessions, "--time-ms", &time];
+    let mut client = start(End::B, &words);
+    let until = |what: &str, is_so: &dyn Fn(&Homes) -> bool| {
+        let deadline = Instant::now() + LIMIT / 2;
+        loop {
+            let now = homes(&stage.worlds[0], &address);
+            if is_so(&now) {
+                return now;
+            }
+            assert!(Instant::now() < deadline, "{what}: not seen; {now:?}");
+            std::thread::sleep(EVERY);
+        }
+    };
+    until("all are away", &|now| now.away == MANY);
+    until("a trial of most", &|now| now.tried + now.slower > MANY / 2);
+    let now = until("the answer", &|now| now.away == MANY || now.slower == MANY);
+    assert!(client.is_running(), "the sessions go on");
+    println!("after the trial: {now:?}");
 }

@@ -55,6 +55,7 @@ pub(super) fn target(cell: &Cell) -> Option<Target> {
         ("loss-1%", _) => Some(Target::AtLeast(0.95)),
         ("stall", _) if cell.case == USUAL_GAP => Some(Target::MoreBy(1e6)),
         ("redis-c50", _) => Some(Target::AtLeast(1.5)),
+        (_, Wait::Settled) => Some(Target::AtLeast(0.97)),
         (_, Wait::Spinning) => Some(Target::AtMost(limits(cell.way).spinning)),
         _ => None,
     }

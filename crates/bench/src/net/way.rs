@@ -170,8 +170,11 @@ pub(crate) enum Wait {
     Blocking,
     /// Polls: non-blocking calls in a loop; under Sojourn, blocking calls that spin.
     Spinning,
-    /// Blocking calls, and Sojourn as it is by default.
+    /// Blocking calls, and Sojourn as it is by default, but for sessions that stay away although
+    /// the kernel is faster.
     Default,
+    /// Blocking calls, and Sojourn as it is by default, once it has measured both homes.
+    Settled,
 }
 
 impl Wait {
@@ -180,7 +183,12 @@ impl Wait {
         match self {
             Self::Blocking => "never",
             Self::Spinning => "always",
-            Self::Default => "adaptive",
+            Self::Default | Self::Settled => "adaptive",
         }
+    }
+
+    /// Returns the value of Sojourn's setting `measure_bulk`.
+    pub(crate) fn measures(self) -> &'static str {
+        if self == Self::Settled { "on" } else { "off" }
     }
 }

@@ -211,6 +211,7 @@ impl Hosts {
         // A program that cannot be accelerated has to fail, because its figure would pass for
         // Sojourn's. The user's settings must not change the results.
         command.env("SOJOURN_STRICT", "on").env("SOJOURN_SPIN", wait.setting());
+        command.env("SOJOURN_MEASURE_BULK", wait.measures());
         if self.way == Stacks::HomeServer {
             command.env("SOJOURN_HOME", "server");
         }

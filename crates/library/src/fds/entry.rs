@@ -49,6 +49,8 @@ pub(crate) mod mark {
     pub(crate) const WAITED: u32 = 512;
     /// Has been in the kernel for a trial: see `policy::measured`.
     pub(crate) const MEASURED: u32 = 1024;
+    /// Has gone home with all sessions of the process with other hosts: see `policy::aggregate`.
+    pub(crate) const AGGREGATE: u32 = 2048;
 }
 
 /// The entry of one descriptor number.

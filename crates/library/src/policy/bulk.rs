@@ -13,7 +13,7 @@ use crate::process::library::Library;
 use crate::session::Session;
 use core::sync::atomic::Ordering;
 use sojourn_pump::bulk::{History, Judge, Verdict};
-use sojourn_pump::now;
+use sojourn_pump::{Measurement, now};
 use sojourn_session::ReasonT;
 use sojourn_stream::Stream;
 
@@ -59,12 +59,21 @@ impl Session {
         if !self.is_delegated() {
             return told;
         }
-        let verdict = library.net().and_then(|net| {
+        let measurement = library.net().and_then(|net| {
             net.with_pump(|pump| {
-                pump.session(self.pump_number()).and_then(|carried| carried.verdict())
+                pump.session(self.pump_number()).and_then(|carried| carried.sent_home_by())
             })
         });
-        let Some(verdict) = verdict else { return told };
+        let verdict = match measurement {
+            None => return told,
+            Some(Measurement::Aggregate) => {
+                if let Some(entry) = library.table.known(self.number()) {
+                    entry.mark(mark::AGGREGATE);
+                }
+                return ReasonT::Trial;
+            }
+            Some(Measurement::Own(verdict)) => verdict,
+        };
         if let Some(engine) = library.engine()
             && let Some(entry) = library.table.known(self.number())
         {

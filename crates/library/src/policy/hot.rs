@@ -58,6 +58,7 @@ impl Library {
         let now_ns = now_ns();
         let is_seldom = entry.counted() < config.move_after_bytes && entry.is_used_seldom(now_ns);
         entry.note_rate(now_ns);
+        let bytes = entry.counted();
         entry.restart_counts();
         if is_seldom && measures_pace(config) {
             return;
@@ -81,7 +82,10 @@ impl Library {
         if entry.has(mark::SETS) {
             self.tell_kept(fd, entry, NotifyWhen::Now);
             entry.was_refused();
-        } else if !is_usual(config) || self.is_worth_moving(entry) {
+        } else if !is_usual(config)
+            || (self.is_worth_moving(entry)
+                && (kind != KindT::Tcp || self.may_leave_with_all(fd, entry, bytes)))
+        {
             self.offer(fd, entry, kind);
         }
     }

@@ -13,7 +13,7 @@ use rustix::net::{AddressFamily, SocketType, ipproto, sockopt};
 use sojourn_session::config::{Addresses, NamedValue, Ports, Programs, Spin};
 use sojourn_session::{Config, KindT};
 use sojourn_shm::wait::Wait;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -173,14 +173,17 @@ pub(crate) fn allows(config: &Config, fd: i32, kind: KindT) -> bool {
     local.is_some_and(|local| has_ends && config.allows_between(local, remote))
 }
 
-/// Returns true if a UDP socket is bound to, or connected with, a loopback address.
+/// Returns true if a socket is bound to, or connected with, a loopback address, or is connected with
+/// its own address.
 pub(crate) fn is_for_this_host(fd: i32) -> bool {
     let Some(fd) = sojourn_shm::descriptor::of_program(fd) else { return true };
-    let is_loopback = |any: rustix::net::SocketAddrAny| {
-        SocketAddr::try_from(any).is_ok_and(|at| at.ip().to_canonical().is_loopback())
+    let address = |any: rustix::net::SocketAddrAny| {
+        SocketAddr::try_from(any).map(|at| at.ip().to_canonical()).ok()
     };
-    rustix::net::getsockname(fd).map_or(true, is_loopback)
-        || rustix::net::getpeername(fd).ok().flatten().is_some_and(is_loopback)
+    let Ok(own) = rustix::net::getsockname(fd).map(address) else { return true };
+    let peer = rustix::net::getpeername(fd).ok().flatten().and_then(address);
+    let is_loopback = |ip: Option<IpAddr>| ip.is_some_and(|ip| ip.is_loopback());
+    is_loopback(own) || is_loopback(peer) || (own.is_some() && own == peer)
 }
 
 /// Returns the kind of a descriptor, if it is one that can move. The server looks closer.

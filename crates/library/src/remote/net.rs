@@ -23,6 +23,7 @@ use crate::host::lock::lock;
 use crate::process::engine::Engine;
 use crate::process::library::{Library, PerProcess, library};
 use crate::process::room::has_room;
+use crate::process::thresholds::measures_pace;
 use crate::remote::carry_server::CarryConnection;
 use crate::remote::delegation::{Delegation, LinkSockets};
 use crate::remote::watch::Watch;
@@ -135,8 +136,12 @@ impl Net {
             epoll::add(&set, &wake, EventData::new_u64(WAKE), EventFlags::IN).ok()?;
             let server = CarryConnection::start(library, engine, wake.number())?;
             let watch = Watch::new(engine, set, PACKETS, TICK).ok()?;
+            let mut pump = Pump::default();
+            if measures_pace(library.policy.config()) {
+                pump.measure_together();
+            }
             Some(Self {
-                pump: Mutex::default(),
+                pump: Mutex::new(pump),
                 count: AtomicU32::new(0),
                 marked: Mutex::default(),
                 has_marked: AtomicBool::new(false),

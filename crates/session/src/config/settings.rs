@@ -138,7 +138,7 @@ pub const SETTINGS: &[Setting] = &[
         measure_bulk,
         "on|off",
         switch,
-        "Measure bulk transfers with other hosts, and sessions of this host whose ends sleep at each exchange; leave them to the kernel where it is faster."
+        "Measure sessions with other hosts, and those of this host whose ends sleep at each exchange; leave them to the kernel where it is faster."
     ),
     setting!(
         spin,
