@@ -1,160 +1,148 @@
-//! Runs all tests, and the failed ones once more, alone and one at a time.
+//! Runs all tests, several programs at once, and the failed ones once more, alone.
 //!
 //! Many tests run real programs on two processors that other programs use too. A test that fails
 //! twice fails. A test that passes the second time is *unsure* and is named at the very end, so
 //! that its cause can be found: one failure in hundreds of runs does not stop all other work. If
-//! many tests fail, nothing is run again. Not here: the list of tests (`test`).
+//! many tests fail, nothing is run again. Not here: the building and running of one program
+//! (`test_programs`), and the other checks (`test`).
 
-use crate::steps::cargo;
-use anyhow::{Context, Result, bail};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::process::Stdio;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::time::{Duration, Instant};
+use crate::test_programs::{Outcome, TestProgram, build};
+use anyhow::{Result, bail};
+use std::collections::VecDeque;
+use std::io::Write;
+use std::sync::mpsc::channel;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 /// Largest number of failed test programs for a second run.
 const PROGRAMS_MAX: usize = 5;
 /// Largest number of failed tests for a second run.
 const TESTS_MAX: usize = 10;
-/// Time without output, after cargo has ended, after which no more output is expected from
-/// processes that it started.
-const QUIET: Duration = Duration::from_secs(2);
+/// Number of tests of one program that run at once. Tests of the whole system wait for much of
+/// their time, so two programs with two tests each keep two processors busy.
+const TESTS_AT_ONCE: usize = 2;
 
-/// The part of cargo's output about one test program.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Program {
-    /// The name that cargo prints: a path.
-    name: String,
-    failed: Vec<String>,
-    /// True if the program ended in the ordinary way and every test passed.
-    is_well: bool,
+/// The programs that take longest, the longest first, as measured on two processors. They start
+/// first, so that none of them is the last one to run; a quick run leaves them out.
+#[rustfmt::skip]
+const SLOW: &[&str] = &[
+    "system/conform", "preload/away", "system/network_programs", "system/programs",
+    "idl/c_backend", "preload/handlers", "system/network_events", "system/crowd",
+    "preload/stack", "system/network_server", "system/network_ports", "server/apart",
+    "system/network_udp_home_server", "system/network_udp", "system/hostile", "system/hold",
+    "library/sojourn_library", "proto/simulation", "targets/corpora", "system/buffers",
+    "system/why", "system/abi", "idl/names", "system/network_udp_server", "system/network",
+    "system/network_home_server", "idl/depth", "system/network_survivors", "system/churn",
+    "system/network_options", "protocol/sojourn_protocol", "interop/pairs", "abi/objdump",
+    "interop/attack", "system/network_protocol_server", "system/network_udp_told",
+    "system/network_moves", "system/abi_odd", "system/network_udp_weather",
+    "system/network_routers", "bench/smoke", "system/network_rules", "system/torture",
+    "system/network_udp_paths", "preload/lost", "system/network_udp_moves", "preload/rewriting",
+    "preload/unseen",
+];
+
+/// Which programs of the workspace run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// All of them.
+    Whole,
+    /// All but those that take long.
+    Quick,
 }
 
-/// Cargo's output of a run of several test programs.
-#[derive(Debug, Default)]
-struct Outcome {
-    programs: Vec<Program>,
-    /// The arguments with which cargo runs the failed programs again, in the same order.
-    to_rerun: Vec<Vec<String>>,
-}
+/// The programs of a run whose tests did not all pass.
+type Failed = Vec<(TestProgram, Outcome)>;
 
-/// A program whose tests are run again.
-#[derive(Debug)]
-struct Rerun<'a> {
-    /// Cargo's arguments.
-    arguments: &'a [String],
-    /// The tests that failed; none means all of the program.
-    program: &'a Program,
-}
-
-impl Outcome {
-    /// Reads the next line.
-    fn take(&mut self, line: &str) {
-        let line = line.trim();
-        if let Some(running) = line.strip_prefix("Running ")
-            && let Some((name, _)) = running.rsplit_once(" (")
-        {
-            self.programs.push(Program { name: name.into(), ..Program::default() });
-        } else if let Some(words) = line.strip_prefix('`').and_then(|line| line.strip_suffix('`'))
-            && words.starts_with("-p ")
-        {
-            self.to_rerun.push(words.split(' ').map(String::from).collect());
-        } else if let Some(program) = self.programs.last_mut() {
-            if let Some(test) = line.strip_prefix("test ")
-                && let Some(test) = test.strip_suffix(" ... FAILED")
-            {
-                program.failed.push(test.into());
-            }
-            program.is_well |= line.starts_with("test result: ok.");
-        }
-    }
-
-    /// Returns the failed programs, if a second run is sensible.
-    fn worth_another(&self) -> Option<Vec<Rerun<'_>>> {
-        let failed: Vec<_> = self.programs.iter().filter(|program| !program.is_well).collect();
-        let tests: usize = failed.iter().map(|program| program.failed.len()).sum();
-        let fits = failed.len() == self.to_rerun.len()
-            && (1..=PROGRAMS_MAX).contains(&failed.len())
-            && tests <= TESTS_MAX;
-        let all = self.to_rerun.iter().zip(failed);
-        fits.then(|| all.map(|(arguments, program)| Rerun { arguments, program }).collect())
-    }
-}
-
-/// Runs `cargo test` with `words`, shows its output and reads it. Returns true if it passed.
-fn run(words: &[&str], outcome: &mut Outcome) -> Result<bool> {
-    // One pipe for both outputs, because the name of the program that a line is about is on the
-    // other stream.
-    let (reader, writer) = std::io::pipe().context("no pipe")?;
-    let mut command = cargo(words);
-    if std::env::var_os("RUST_TEST_THREADS").is_none() {
-        command.env("RUST_TEST_THREADS", threads().to_string());
-    }
-    command.stdin(Stdio::null()).stderr(writer.try_clone()?).stdout(writer);
-    let mut child = command.spawn().context("cannot run cargo")?;
-    // The command holds the pipe's writing end, which would keep the pipe from ending.
-    drop(command);
-    let (sender, lines) = channel();
-    std::thread::spawn(move || pass_on(reader, &sender));
-    loop {
-        match lines.recv_timeout(QUIET) {
-            Ok(line) => {
-                std::io::stdout().write_all(&line)?;
-                outcome.take(&String::from_utf8_lossy(&line));
-            }
-            Err(RecvTimeoutError::Disconnected) => break,
-            // A process that a test has left behind may hold the pipe open for ever.
-            Err(RecvTimeoutError::Timeout) if child.try_wait()?.is_some() => break,
-            Err(RecvTimeoutError::Timeout) => {}
-        }
-    }
-    Ok(child.wait()?.success())
-}
-
-/// Returns how many tests of one program run at once. Whole-system tests wait for much of their
-/// time, a half to two thirds of it on two processors, so there is one for every two processors
-/// beyond their number.
-fn threads() -> usize {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    processors + processors.div_ceil(2)
-}
-
-/// Sends each line on; the pipe may never end.
-fn pass_on(from: impl Read, to: &Sender<Vec<u8>>) {
-    let mut from = BufReader::new(from);
-    let mut line = Vec::new();
-    while from.read_until(b'\n', &mut line).is_ok_and(|len| len > 0) {
-        if to.send(core::mem::take(&mut line)).is_err() {
-            return;
-        }
-    }
-}
-
-/// Runs the tests that `words` name. Returns the tests that passed only the second time.
-pub(crate) fn tests(what: &str, words: &[&str]) -> Result<Vec<String>> {
-    eprintln!("── {what}");
+/// Builds and runs the workspace's tests. Returns the tests that passed only the second time.
+///
+/// # Errors
+/// If tests do not compile, if a test failed twice, or if many failed.
+pub(crate) fn tests(extent: Extent) -> Result<Vec<String>> {
+    eprintln!("── tests");
     let start = Instant::now();
-    let mut outcome = Outcome::default();
-    let first = [&["test", "--no-fail-fast"], words].concat();
-    let mut unsure = Vec::new();
-    if !run(&first, &mut outcome)? {
-        let Some(again) = outcome.worth_another() else { bail!("{what}: failed") };
-        for Rerun { arguments, program } in again {
-            unsure.extend(run_again(arguments, program)?);
-        }
+    let programs = in_order(build()?, extent);
+    eprintln!("   built: {:.1} s; {} programs", start.elapsed().as_secs_f64(), programs.len());
+    let failed = run_all(programs)?;
+    if !is_worth_another(&failed) {
+        let names: Vec<_> = failed.iter().map(|(program, _)| program.name.as_str()).collect();
+        bail!("tests: failed: {}", names.join(", "));
     }
-    eprintln!("   {what}: {:.1} s", start.elapsed().as_secs_f64());
+    let mut unsure = Vec::new();
+    for (program, outcome) in failed {
+        unsure.extend(run_again(&program, &outcome.failed)?);
+    }
+    eprintln!("   tests: {:.1} s", start.elapsed().as_secs_f64());
     Ok(unsure)
 }
 
-fn run_again(target: &[String], program: &Program) -> Result<Vec<String>> {
-    let Program { name, failed, .. } = program;
+/// Puts slow programs first, or leaves them out.
+fn in_order(mut programs: Vec<TestProgram>, extent: Extent) -> VecDeque<TestProgram> {
+    let place = |program: &TestProgram| {
+        SLOW.iter().position(|slow| *slow == program.name).unwrap_or(SLOW.len())
+    };
+    programs.sort_by_key(place);
+    programs.retain(|program| extent == Extent::Whole || place(program) == SLOW.len());
+    programs.into()
+}
+
+/// Runs programs, as many at once as there are processors, and prints what each has printed when
+/// it ends. Returns those that failed.
+fn run_all(programs: VecDeque<TestProgram>) -> Result<Failed> {
+    let count = programs.len();
+    let waiting = Mutex::new(programs);
+    let (sender, ended) = channel();
+    let mut failed = Vec::new();
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            let (waiting, sender) = (&waiting, sender.clone());
+            scope.spawn(move || {
+                loop {
+                    // The lock ends with the statement; the program runs without it.
+                    let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+                    let Some(program) = next else { return };
+                    let outcome = program.run(TESTS_AT_ONCE, &[]);
+                    if sender.send((program, outcome)).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        for (nth, (program, outcome)) in ended.iter().enumerate() {
+            let outcome = outcome?;
+            show(&format!("{} of {count}", nth + 1), &program, &outcome)?;
+            if !outcome.is_well {
+                failed.push((program, outcome));
+            }
+        }
+        Ok(failed)
+    })
+}
+
+/// Prints what a program has printed, under its name.
+fn show(what: &str, program: &TestProgram, outcome: &Outcome) -> Result<()> {
+    let seconds = outcome.time.as_secs_f64();
+    let end = if outcome.is_well { "" } else { ", failed" };
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "     Ran {} ({what}; {seconds:.1} s{end})", program.name)?;
+    out.write_all(&outcome.output)?;
+    Ok(out.flush()?)
+}
+
+/// Returns true if so little has failed that a second run is sensible.
+fn is_worth_another(failed: &Failed) -> bool {
+    let tests: usize = failed.iter().map(|(_, outcome)| outcome.failed.len()).sum();
+    failed.len() <= PROGRAMS_MAX && tests <= TESTS_MAX
+}
+
+/// Runs tests of a program once more, one at a time and beside no other program; all of its tests
+/// if none is known to have failed. Returns their names.
+fn run_again(program: &TestProgram, failed: &[String]) -> Result<Vec<String>> {
+    let name = &program.name;
     eprintln!("── once more, alone: {name}: {}", failed.join(", "));
-    let mut words = vec!["test"];
-    words.extend(target.iter().map(String::as_str));
-    words.extend(["--", "--test-threads=1", "--exact"]);
-    words.extend(failed.iter().map(String::as_str));
-    if !run(&words, &mut Outcome::default())? {
+    let outcome = program.run(1, failed)?;
+    show("once more", program, &outcome)?;
+    if !outcome.is_well {
         bail!("{name}: failed twice: {}", failed.join(", "));
     }
     if failed.is_empty() {
@@ -175,65 +163,54 @@ pub(crate) fn report(unsure: &[String]) {
 mod tests {
     use super::*;
 
-    const PRINTED: &str = "\
-     Running unittests src/lib.rs (target/debug/deps/sojourn_lab-1)
+    fn named(names: &[&str]) -> Vec<TestProgram> {
+        names.iter().map(|name| TestProgram::named(name, "true")).collect()
+    }
 
-running 1 test
-test net::ends ... ok
-
-test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
-
-     Running tests/network.rs (target/debug/deps/network-2)
-
-running 2 tests
-test one ... ok
-test two ... FAILED
-
-test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
-
-error: test failed, to rerun pass `-p sojourn-system --test network`
-     Running tests/users.rs (target/debug/deps/users-3)
-
-running 1 test
-error: test failed, to rerun pass `-p sojourn-system --test users`
-
-Caused by:
-  process didn't exit successfully: `users-3` (signal: 6, SIGABRT: process abort signal)
-error: 2 targets failed:
-    `-p sojourn-system --test network`
-    `-p sojourn-system --test users`
-";
-
-    fn outcome(printed: &str) -> Outcome {
-        let mut outcome = Outcome::default();
-        printed.lines().for_each(|line| outcome.take(line));
-        outcome
+    fn ended(failed: &[&str]) -> Outcome {
+        Outcome { failed: failed.iter().map(|name| (*name).into()).collect(), ..Outcome::default() }
     }
 
     #[test]
-    fn what_failed_is_found_with_how_to_run_it() {
-        let outcome = outcome(PRINTED);
-        let again = outcome.worth_another().expect("two programs failed");
-        let [Rerun { arguments: network, program: one }, Rerun { arguments: users, program: all }] =
-            again[..]
-        else {
-            panic!("{again:?}")
+    fn the_slowest_run_first_and_a_quick_run_has_none_of_them() {
+        let programs = named(&["a/b", SLOW[1], "c/d", SLOW[0]]);
+        let names = |extent| -> Vec<String> {
+            in_order(programs.clone(), extent).into_iter().map(|program| program.name).collect()
         };
-        assert_eq!(network, ["-p", "sojourn-system", "--test", "network"]);
-        assert_eq!(one.failed, ["two"]);
-        // The program died, so no single test is known to have failed.
-        assert_eq!(users, ["-p", "sojourn-system", "--test", "users"]);
-        assert!(all.failed.is_empty());
+        assert_eq!(names(Extent::Whole), [SLOW[0], SLOW[1], "a/b", "c/d"]);
+        assert_eq!(names(Extent::Quick), ["a/b", "c/d"]);
     }
 
     #[test]
-    fn nothing_is_run_again_where_much_fails_or_nothing_was_run() {
-        assert!(outcome("error: could not compile `sojourn-ipc`\n").worth_another().is_none());
-        let failed = "test a ... FAILED\n".repeat(TESTS_MAX + 1);
-        let printed = PRINTED.replace("test two ... FAILED\n", &failed);
-        assert!(outcome(&printed).worth_another().is_none());
-        // The lists do not agree, so the output was misread.
-        let printed = PRINTED.replace("    `-p sojourn-system --test users`\n", "");
-        assert!(outcome(&printed).worth_another().is_none());
+    fn each_slow_program_is_there() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        for name in SLOW.iter() {
+            let (package, target) = name.split_once('/').expect("package and target");
+            let has = |folder: &str| {
+                let file = format!("{folder}/{package}/tests/{target}");
+                root.join(format!("{file}.rs")).exists() || root.join(file).join("main.rs").exists()
+            };
+            let is_unit = target.strip_prefix("sojourn_") == Some(package);
+            assert!(has("crates") || has("tests") || is_unit, "no such test program: {name}");
+        }
+    }
+
+    #[test]
+    fn what_failed_is_told_and_programs_share_the_time() {
+        let failed = run_all(named(&["x/one", "x/two"]).into()).expect("both ran");
+        assert!(failed.is_empty());
+        let bad = TestProgram::named("x/bad", "false");
+        let failed = run_all(vec![bad.clone()].into()).expect("it ran");
+        assert_eq!(failed[0].0, bad);
+        assert!(run_again(&bad, &[]).is_err());
+    }
+
+    #[test]
+    fn nothing_is_run_again_where_much_fails() {
+        let one = |outcome| (TestProgram::named("x/one", "true"), outcome);
+        assert!(is_worth_another(&vec![one(ended(&["a", "b"])), one(ended(&[]))]));
+        assert!(!is_worth_another(&vec![one(ended(&["a"; TESTS_MAX + 1]))]));
+        let many = (0..=PROGRAMS_MAX).map(|_| one(ended(&[]))).collect();
+        assert!(!is_worth_another(&many));
     }
 }

@@ -26,6 +26,7 @@ mod sanitize;
 mod signatures;
 mod steps;
 mod test;
+mod test_programs;
 mod torture;
 
 use anyhow::{Result, bail};
@@ -40,7 +41,7 @@ cargo xtask COMMAND
                     Unix socket, and print the ratio
   test              every check there is: format, lints, tests, models, documentation,
                     layers, columns, lengths, signatures, pages, licences
-  test --quick      the same without models, AArch64 and benchmarks' smoke test
+  test --quick      the same without slow tests, models, AArch64 and benchmarks' smoke test
   aarch64           build everything for AArch64 (a part of test), and run the tests that an
                     emulator can run
   lint              the checks that run nothing: format, layers, columns, lengths,
@@ -97,8 +98,8 @@ fn run() -> Result<()> {
     match words.as_slice() {
         ["demo"] => redis::run_demo(),
         ["demo", "ipc"] => demo::run_demo(),
-        ["test"] => test::run(true),
-        ["test", "--quick"] => test::run(false),
+        ["test"] => test::run(again::Extent::Whole),
+        ["test", "--quick"] => test::run(again::Extent::Quick),
         ["aarch64"] => aarch64::check(),
         ["lint"] => test::lint(),
         ["pages"] => pages::check(),

@@ -1,5 +1,6 @@
 //! `cargo xtask test`: all checks, in the order in which they are likely to fail.
 
+use crate::again::Extent;
 use crate::packages::{TEST, ensure, ensure_component, ensure_go};
 use crate::steps::{self, cargo};
 use crate::{
@@ -44,9 +45,9 @@ pub(crate) fn lint() -> Result<()> {
     steps::run("documentation", docs.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-/// Runs the checks; `all` adds the models, the build for AArch64, and a short run of the
-/// benchmarks.
-pub(crate) fn run(all: bool) -> Result<()> {
+/// Runs the checks; the whole of them has the slow tests, the models, the build for AArch64, and a
+/// short run of the benchmarks.
+pub(crate) fn run(extent: Extent) -> Result<()> {
     ensure(TEST)?;
     ensure_go()?;
     c_libraries::fetch();
@@ -57,12 +58,8 @@ pub(crate) fn run(all: bool) -> Result<()> {
     // folder, which replaces libraries that are also built for C by builds with which the examples
     // cannot be linked.
     run_step("examples in the documentation", &["test", "--workspace", "--doc"])?;
-    // `--tests` selects targets that have tests. `--bins` and `--examples` would also run the test
-    // harness of targets without tests, and that of an example that interposes C functions
-    // (`crates/bench/examples`) crashes.
-    let words = ["--workspace", "--tests"];
-    let unsure = again::tests("tests", &words)?;
-    if all {
+    let unsure = again::tests(extent)?;
+    if extent == Extent::Whole {
         models("models (loom)", &["test", "--release"])?;
         aarch64::build_if_possible()?;
         build::bench_smoke()?;

@@ -7,8 +7,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
-use sojourn_lab::{Running, Sandbox};
 use sojourn_lab::net::{End, Link};
+use sojourn_lab::{Running, Sandbox};
 use sojourn_system::LIMIT;
 use sojourn_system::network::{Accelerated, Stage, hosts, retransmission_timeouts};
 use std::time::{Duration, Instant};
