@@ -50,8 +50,11 @@ pub(crate) enum Extent {
     Quick,
 }
 
-/// The programs of a run whose tests did not all pass.
-type Failed = Vec<(TestProgram, Outcome)>;
+/// A program whose tests did not all pass.
+struct Failure {
+    program: TestProgram,
+    outcome: Outcome,
+}
 
 /// Builds and runs the workspace's tests. Returns the tests that passed only the second time.
 ///
@@ -64,11 +67,11 @@ pub(crate) fn tests(extent: Extent) -> Result<Vec<String>> {
     eprintln!("   built: {:.1} s; {} programs", start.elapsed().as_secs_f64(), programs.len());
     let failed = run_all(programs)?;
     if !is_worth_another(&failed) {
-        let names: Vec<_> = failed.iter().map(|(program, _)| program.name.as_str()).collect();
+        let names: Vec<_> = failed.iter().map(|failure| failure.program.name.as_str()).collect();
         bail!("tests: failed: {}", names.join(", "));
     }
     let mut unsure = Vec::new();
-    for (program, outcome) in failed {
+    for Failure { program, outcome } in failed {
         unsure.extend(run_again(&program, &outcome.failed)?);
     }
     eprintln!("   tests: {:.1} s", start.elapsed().as_secs_f64());
@@ -87,7 +90,7 @@ fn in_order(mut programs: Vec<TestProgram>, extent: Extent) -> VecDeque<TestProg
 
 /// Runs programs, as many at once as there are processors, and prints what each has printed when
 /// it ends. Returns those that failed.
-fn run_all(programs: VecDeque<TestProgram>) -> Result<Failed> {
+fn run_all(programs: VecDeque<TestProgram>) -> Result<Vec<Failure>> {
     let count = programs.len();
     let waiting = Mutex::new(programs);
     let (sender, ended) = channel();
@@ -112,7 +115,7 @@ fn run_all(programs: VecDeque<TestProgram>) -> Result<Failed> {
             let outcome = outcome?;
             show(&format!("{} of {count}", nth + 1), &program, &outcome)?;
             if !outcome.is_well {
-                failed.push((program, outcome));
+                failed.push(Failure { program, outcome });
             }
         }
         Ok(failed)
@@ -130,8 +133,8 @@ fn show(what: &str, program: &TestProgram, outcome: &Outcome) -> Result<()> {
 }
 
 /// Returns true if so little has failed that a second run is sensible.
-fn is_worth_another(failed: &Failed) -> bool {
-    let tests: usize = failed.iter().map(|(_, outcome)| outcome.failed.len()).sum();
+fn is_worth_another(failed: &[Failure]) -> bool {
+    let tests: usize = failed.iter().map(|failure| failure.outcome.failed.len()).sum();
     failed.len() <= PROGRAMS_MAX && tests <= TESTS_MAX
 }
 
@@ -201,16 +204,16 @@ mod tests {
         assert!(failed.is_empty());
         let bad = TestProgram::named("x/bad", "false");
         let failed = run_all(vec![bad.clone()].into()).expect("it ran");
-        assert_eq!(failed[0].0, bad);
+        assert_eq!(failed[0].program, bad);
         assert!(run_again(&bad, &[]).is_err());
     }
 
     #[test]
     fn nothing_is_run_again_where_much_fails() {
-        let one = |outcome| (TestProgram::named("x/one", "true"), outcome);
-        assert!(is_worth_another(&vec![one(ended(&["a", "b"])), one(ended(&[]))]));
-        assert!(!is_worth_another(&vec![one(ended(&["a"; TESTS_MAX + 1]))]));
-        let many = (0..=PROGRAMS_MAX).map(|_| one(ended(&[]))).collect();
+        let one = |outcome| Failure { program: TestProgram::named("x/one", "true"), outcome };
+        assert!(is_worth_another(&[one(ended(&["a", "b"])), one(ended(&[]))]));
+        assert!(!is_worth_another(&[one(ended(&["a"; TESTS_MAX + 1]))]));
+        let many: Vec<_> = (0..=PROGRAMS_MAX).map(|_| one(ended(&[]))).collect();
         assert!(!is_worth_another(&many));
     }
 }

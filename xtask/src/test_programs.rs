@@ -46,8 +46,8 @@ pub(crate) struct Outcome {
 /// # Errors
 /// If cargo fails, or prints no program.
 pub(crate) fn build() -> Result<Vec<TestProgram>> {
-    // `--tests` selects targets that have tests. `--bins` and `--examples` would also build the test
-    // harness of targets without tests, and that of an example that interposes C functions
+    // `--tests` selects targets that have tests. `--bins` and `--examples` would also build the
+    // test harness of targets without tests, and that of an example that interposes C functions
     // (`crates/bench/examples`) crashes.
     let mut words = vec!["test", "--no-run", "--workspace", "--tests"];
     words.push("--message-format=json-render-diagnostics");

@@ -173,8 +173,8 @@ pub(crate) fn allows(config: &Config, fd: i32, kind: KindT) -> bool {
     local.is_some_and(|local| has_ends && config.allows_between(local, remote))
 }
 
-/// Returns true if a socket is bound to, or connected with, a loopback address, or is connected with
-/// its own address.
+/// Returns true if a socket is bound to, or connected with, a loopback address, or is connected
+/// with its own address.
 pub(crate) fn is_for_this_host(fd: i32) -> bool {
     let Some(fd) = sojourn_shm::descriptor::of_program(fd) else { return true };
     let address = |any: rustix::net::SocketAddrAny| {
