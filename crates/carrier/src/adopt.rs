@@ -35,7 +35,7 @@ use sojourn_pump::{now, sealed};
 use sojourn_session::{InboxSlot, InboxT, LocalNumber, ProcessId, ReasonT, StreamNumber};
 use sojourn_shm::{Access, Segment};
 use sojourn_stream::{Layout, Stream};
-use sojourn_wire::Protocol;
+use sojourn_wire::{Protocol, SocketCookie};
 use std::collections::{HashMap, HashSet};
 
 /// How long a session on its way home is waited for (microseconds): a library waits a little less
@@ -187,7 +187,7 @@ impl Carrier {
             self.links.hold(fd_name.interface, &key, false);
         }
         // A session whose socket reports nothing is put back as well, only later.
-        let cookie = sockopt::socket_cookie(&socket).unwrap_or(0);
+        let cookie = sockopt::socket_cookie(&socket).map_or(SocketCookie::NONE, SocketCookie);
         let _ = self.report_unfiltered(&socket);
         let local = self.next_local();
         let what = Adopted::Socket(socket.as_fd());
