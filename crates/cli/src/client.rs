@@ -116,7 +116,7 @@ impl Client {
             admin,
             address: text.into(),
             pid: ProcessId(who.pid.unsigned_abs()),
-            uid: Uid::from_raw(who.uid),
+            uid: who.user(),
         })
     }
 

@@ -84,8 +84,7 @@ pub(crate) fn answers_to(address: &str, user: Uid) -> Result<(), Silent> {
         Err(Errno::AGAIN) => return Ok(()),
         Err(error) => return Err(silent(error)),
     }
-    let owner = sojourn_ipc::peer(socket.as_fd()).map_err(silent)?.uid;
-    let owner = Uid::from_raw(owner);
+    let owner = sojourn_ipc::peer(socket.as_fd()).map_err(silent)?.user();
     match owner.is_root() || owner == user || place::is_systems(address) {
         true => Ok(()),
         false => Err(Silent::Foreign(address.into(), owner)),

@@ -18,7 +18,7 @@ use crate::link::ClientLink;
 use crate::lock::lock;
 use crate::message::Incoming;
 use crate::rt::Reason;
-use crate::rt::{Beside, CallError, ClientId};
+use crate::rt::{Beside, CallError, ClientId, GrantId};
 use crate::shared::Shared;
 use crate::wait::{Policy, Wait};
 use core::any::Any;
@@ -90,7 +90,7 @@ pub struct Connection {
     inbox: Inbox,
     /// Answers to registrations.
     done: Vec<GrantAnswer>,
-    next_grant: u32,
+    next_grant: GrantId,
     ended: Option<Reason>,
     /// The kernel could not deliver descriptors of a packet.
     has_lost_fds: bool,
@@ -100,7 +100,7 @@ pub struct Connection {
 #[derive(Clone, Copy, Debug)]
 struct GrantAnswer {
     /// The grant's number.
-    id: u32,
+    id: GrantId,
     /// 0, or the code of the reason for a refusal.
     code: u64,
 }
@@ -142,7 +142,7 @@ impl Connection {
             incoming: Incoming::new(),
             inbox: Inbox::default(),
             done: Vec::new(),
-            next_grant: 1,
+            next_grant: GrantId(1),
             ended: None,
             has_lost_fds: false,
         }

@@ -10,7 +10,7 @@ use crate::layout::{INLINE_WORDS, Region};
 use crate::lock::lock;
 use crate::proxy::ClientSocket;
 use crate::rt::Reason;
-use crate::rt::{Beside, ClientId, Credentials, FDS_MAX};
+use crate::rt::{Badge, Beside, ClientId, Credentials, FDS_MAX, GrantId};
 use crate::shares::Budget;
 use crate::thread::{Mailbox, Note};
 use core::cell::UnsafeCell;
@@ -104,7 +104,7 @@ pub(crate) struct LocalReply {
 #[derive(Debug)]
 pub(crate) struct RegisteredGrant {
     /// The client's number for it.
-    pub(crate) id: u32,
+    pub(crate) id: GrantId,
     pub(crate) granted: Arc<Granted>,
 }
 
@@ -200,6 +200,10 @@ impl ClientLink {
             packets: AtomicU32::new(0),
             cold: park::Cold::new(),
         }
+    }
+
+    pub(crate) fn badge(&self) -> Badge {
+        Badge(self.badge.load(Ordering::Relaxed))
     }
 
     /// Notes that call `seq` wants its answer on `line`.
@@ -310,7 +314,7 @@ impl ClientLink {
 
     /// Keeps descriptors until their message comes; returns false if too many wait.
     pub(crate) fn put_fds(&self, seq: u32, fds: Vec<OwnedFd>) -> bool {
-        let share = self.budget.descriptors.take(self.credentials.uid, fds.len());
+        let share = self.budget.descriptors.take(self.credentials.user(), fds.len());
         let batches_max = BATCHES_MAX * self.lines.len();
         share.is_some() && lock(&self.inbox).put(Batch { seq, fds, share }, batches_max)
     }

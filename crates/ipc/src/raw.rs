@@ -13,7 +13,7 @@ pub use crate::link::CallNumbers;
 use crate::link::ClientLink;
 pub use crate::message::{Counts, Incoming, bytes_of_mut};
 use crate::reply::{self, ReadyReply, ReplyDraft, ReplyToken};
-use crate::rt::{ClientId, Credentials, Gone, Reason};
+use crate::rt::{Badge, ClientId, Credentials, Gone, Reason};
 use crate::server::Server;
 use crate::server::request::{KeptGrant, Request};
 pub use crate::shared::EndpointId;
@@ -142,8 +142,8 @@ impl Link {
     }
 
     /// Gives the client a badge, which its next requests carry.
-    pub fn set_badge(&self, badge: u64) {
-        self.0.badge.store(badge, Ordering::Relaxed);
+    pub fn set_badge(&self, badge: Badge) {
+        self.0.badge.store(badge.0, Ordering::Relaxed);
     }
 
     /// Sets notification bits for the client.

@@ -195,7 +195,7 @@ pub(crate) fn of_server(info: SessionInfoT) -> Row {
         home: home_word(info.home),
         reason: info.reason.word(),
         pid: ProcessId(info.pid),
-        uid: Uid::from_raw(info.uid),
+        uid: Uid::from_raw_unchecked(info.uid),
         program: program.rsplit('/').next().unwrap_or(&program).to_owned(),
         from: text(info.from),
         to: text(info.to),
