@@ -7,6 +7,7 @@
 //! `connect` and `connection` for the client).
 
 use crate::ancillary::{self, Arrived};
+use crate::layout::Seq;
 use crate::rt::Credentials;
 use crate::shares::Share;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -140,7 +141,7 @@ pub(crate) fn read(arrived: Result<Arrived, Errno>, bytes: &[u8; PACKET_LEN + 1]
 #[derive(Debug)]
 pub(crate) struct Batch {
     /// The sequence number of that message.
-    pub(crate) seq: u32,
+    pub(crate) seq: Seq,
     pub(crate) fds: Vec<OwnedFd>,
     /// The share of a server's descriptors that its client has so; a client counts none.
     pub(crate) share: Option<Share>,
@@ -163,7 +164,7 @@ impl Inbox {
     }
 
     /// Takes the batch for message `seq`.
-    pub(crate) fn take(&mut self, seq: u32) -> Option<Vec<OwnedFd>> {
+    pub(crate) fn take(&mut self, seq: Seq) -> Option<Vec<OwnedFd>> {
         let at = self.batches.iter().position(|batch| batch.seq == seq)?;
         let Batch { fds, share, .. } = self.batches.swap_remove(at);
         drop(share);
@@ -226,7 +227,7 @@ mod tests {
     #[test]
     fn an_inbox_is_bounded_and_finds_by_sequence() {
         let mut inbox = Inbox::default();
-        let batch = |seq| Batch { seq, fds: vec![], share: None };
+        let batch = |seq| Batch { seq: Seq(seq), fds: vec![], share: None };
         assert!(inbox.put(batch(1), 2) && inbox.put(batch(2), 2));
         assert!(!inbox.put(batch(3), 2));
         assert!(inbox.take(2).is_some() && inbox.take(2).is_none() && inbox.take(1).is_some());

@@ -5,6 +5,7 @@
 
 use crate::control::{self, Received, Topic};
 use crate::grant::{Granted, REGISTERED_MAX};
+use crate::layout::Seq;
 use crate::link::{ClientLink, RegisteredGrant};
 use crate::lock::lock;
 use crate::rt::GrantId;
@@ -21,7 +22,7 @@ const PACKETS_AT_ONCE: u32 = 64;
 impl ClientLink {
     /// Takes the descriptors of request `seq`. The client sent them before it published the
     /// request, so they are in the inbox or in the socket.
-    pub(crate) fn take_fds(&self, seq: u32) -> Option<Vec<OwnedFd>> {
+    pub(crate) fn take_fds(&self, seq: Seq) -> Option<Vec<OwnedFd>> {
         loop {
             if let Some(fds) = lock(&self.inbox).take(seq) {
                 return Some(fds);
@@ -74,7 +75,7 @@ impl ClientLink {
                 }
                 Ok(())
             }
-            Topic::Descriptors => match self.put_fds(packet.number, fds) {
+            Topic::Descriptors => match self.put_fds(Seq(packet.number), fds) {
                 true => Ok(()),
                 false => Err(Reason::DescriptorFlood),
             },

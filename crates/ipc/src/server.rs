@@ -11,7 +11,7 @@ use crate::deadline::Deadline;
 use crate::fault;
 use crate::grant::Granted;
 use crate::lane::{Lane, LaneEvent};
-use crate::layout::BY_REFERENCE;
+use crate::layout::{BY_REFERENCE, Seq};
 use crate::link::{ClientLink, RegisteredGrant, ServerThread};
 use crate::lock::lock;
 use crate::message::Incoming;
@@ -310,7 +310,7 @@ impl Server {
     /// Returns true if the present message is call `seq` of that client and refers to the caller's
     /// own memory.
     #[inline]
-    pub(crate) fn is_on_loan(&self, client: ClientId, seq: u32) -> bool {
+    pub(crate) fn is_on_loan(&self, client: ClientId, seq: Seq) -> bool {
         self.loan == Some(client.index) && self.incoming.header.seq == seq
     }
 

@@ -344,7 +344,8 @@ mod tests {
         let owner = rustix::process::geteuid();
         let directory = scratch.0.join("sojourn");
         std::fs::create_dir(&directory).unwrap();
-        let stranger = Surroundings { user: Uid::from_raw(owner.as_raw() + 1), ..surroundings(&scratch) };
+        let stranger =
+            Surroundings { user: Uid::from_raw(owner.as_raw() + 1), ..surroundings(&scratch) };
         assert!(matches!(stranger.for_client(), Err(PlaceError::Foreign { .. })));
         assert!(matches!(stranger.prepare_own(), Err(PlaceError::Foreign { .. })));
         rustix::fs::chmod(&directory, Mode::from_raw_mode(0o750)).unwrap();
@@ -369,7 +370,8 @@ mod tests {
         assert!(around.for_client().is_ok());
         mode(0o777);
         assert!(around.for_client().is_err());
-        let stranger = Surroundings { user: Uid::from_raw(owner.as_raw() + 4711), ..surroundings(&scratch) };
+        let stranger =
+            Surroundings { user: Uid::from_raw(owner.as_raw() + 4711), ..surroundings(&scratch) };
         mode(0o1777);
         assert_eq!(stranger.for_client().is_ok(), owner.is_root(), "only root's and one's own");
     }

@@ -5,6 +5,7 @@ use crate::connect::{self, wait_for};
 use crate::control::{self, Batch, Packet, Received, Topic};
 use crate::deadline::Deadline;
 use crate::grant::Memory;
+use crate::layout::Seq;
 use crate::rt::CallError;
 use crate::rt::GrantId;
 use crate::rt::Reason;
@@ -122,7 +123,7 @@ impl Connection {
     }
 
     /// Returns true if a call with that number waits for its answer.
-    fn is_awaited(&self, seq: u32) -> bool {
+    fn is_awaited(&self, seq: Seq) -> bool {
         let awaited = self.busy & !self.given_up;
         (0..).zip(&self.calls).any(|(line, call)| awaited & 1u128 << line != 0 && *call == seq)
     }
@@ -162,9 +163,12 @@ impl Connection {
                 Ok(())
             }
             // Descriptors of an answer that no caller waits for any more are dropped.
-            Topic::Descriptors if !self.is_awaited(packet.number) => Ok(()),
+            Topic::Descriptors if !self.is_awaited(Seq(packet.number)) => Ok(()),
             Topic::Descriptors => {
-                match self.inbox.put(Batch { seq: packet.number, fds, share: None }, BATCHES_MAX) {
+                match self
+                    .inbox
+                    .put(Batch { seq: Seq(packet.number), fds, share: None }, BATCHES_MAX)
+                {
                     true => Ok(()),
                     false => Err(Reason::DescriptorFlood),
                 }
