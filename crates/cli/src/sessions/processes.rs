@@ -215,6 +215,8 @@ impl Status {
             let words = line.unwrap_or_default().split_ascii_whitespace();
             words.filter_map(|word| word.parse().ok()).collect()
         };
+        // Group -1 is none.
+        let group = |number| (number != u32::MAX).then(|| Gid::from_raw(number));
         Self {
             parent: numbers("PPid").first().copied().map(ProcessId).unwrap_or_default(),
             // The line has the real, effective, saved and file system group.
@@ -223,11 +225,6 @@ impl Status {
             depth: numbers("NSpid").len(),
         }
     }
-}
-
-/// Returns the group of that number; -1 is none.
-fn group(number: u32) -> Option<Gid> {
-    (number != u32::MAX).then(|| Gid::from_raw(number))
 }
 
 /// Returns the names of a process: its file's, that of the link by which it was started, and
@@ -376,7 +373,7 @@ mod tests {
     fn status_is_read() {
         let text = "Name:\tx\nPPid:\t7\nUid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nGroups:\t20 30 \nNSpid:\t900\t5\n";
         let status = Status::parse(text);
-        assert_eq!((status.parent, status.gid, status.depth), (ProcessId(7), group(8), 2));
+        assert_eq!((status.parent.0, status.gid.unwrap().as_raw(), status.depth), (7, 8, 2));
         assert_eq!(status.groups, [20, 30].map(Gid::from_raw));
         let damaged = Status::parse("PPid: x\nGid: 1\n");
         assert_eq!((damaged.parent, damaged.gid, damaged.depth), (ProcessId::NONE, None, 0));
@@ -410,11 +407,9 @@ mod tests {
 
     #[test]
     fn losses_are_those_of_descendants() {
-        let one = |pid, parent, has_library| Process {
-            pid: ProcessId(pid),
-            parent: ProcessId(parent),
-            has_library,
-            ..blank()
+        let one = |pid, parent, has_library| {
+            let [pid, parent] = [pid, parent].map(ProcessId);
+            Process { pid, parent, has_library, ..blank() }
         };
         let mut all = vec![
             one(1, 0, false),
@@ -426,8 +421,7 @@ mod tests {
             one(31, 30, false),
         ];
         note_losses(&mut all);
-        let lost: Vec<_> =
-            all.iter().filter(|one| one.loss.is_some()).map(|one| one.pid.0).collect();
+        let lost: Vec<_> = all.iter().filter(|p| p.loss.is_some()).map(|p| p.pid.0).collect();
         assert_eq!(lost, [11, 12]);
     }
 
