@@ -230,6 +230,9 @@ mod tests {
         let batch = |seq| Batch { seq: Seq(seq), fds: vec![], share: None };
         assert!(inbox.put(batch(1), 2) && inbox.put(batch(2), 2));
         assert!(!inbox.put(batch(3), 2));
-        assert!(inbox.take(2).is_some() && inbox.take(2).is_none() && inbox.take(1).is_some());
+        let [one, two] = [Seq(1), Seq(2)];
+        assert!(
+            inbox.take(two).is_some() && inbox.take(two).is_none() && inbox.take(one).is_some()
+        );
     }
 }
