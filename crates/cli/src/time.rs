@@ -40,7 +40,10 @@ pub(crate) fn time(options: &Time) -> Result<u8, Failure> {
     let Watched { pids, inode } = watched(options)?;
     let mut watch = Watch::new(options).map_err(Failure::from)?;
     if let Some(inode) = inode {
-        watch.programs.only(inode.0).context("the session cannot be watched")?;
+        watch
+            .programs
+            .only(sojourn_time::Inode(inode.0))
+            .context("the session cannot be watched")?;
     }
     for pid in &pids {
         watch.programs.watch(pid.0).context("the process cannot be watched")?;
