@@ -2,12 +2,13 @@
 //!
 //! Links must lead somewhere (`links`), every page must be in the index and in the README, every
 //! reason must have its section in the page for troubleshooting, and every setting must have its
-//! row in the page of settings. Reasons and settings are read from the text of the source that
-//! defines them (`source`), because this package depends on none of the crates that it builds. Not
-//! here: the content of the pages.
+//! row in the page of settings. Paragraphs must be short enough to be skimmed (`paragraphs`).
+//! Reasons and settings are read from the text of the source that defines them (`source`), because
+//! this package depends on none of the crates that it builds. Not here: the content of the pages.
 
 mod files;
 mod links;
+mod paragraphs;
 mod source;
 
 use anyhow::{Result, bail};
@@ -26,6 +27,7 @@ pub(crate) fn check() -> Result<()> {
     files.sort_by(|a, b| a.path.cmp(&b.path));
     let mut wrong = links::check(&files);
     wrong.extend(index(&files));
+    wrong.extend(paragraphs::check(&files));
     wrong.extend(reasons()?);
     wrong.extend(settings()?);
     if !wrong.is_empty() {

@@ -68,11 +68,15 @@ impl FileState {
     }
 }
 
+/// The checksum of a program's build-id.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BuildId(pub u64);
+
 /// The text that sites belong to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Key {
-    /// The checksum of the program's build-id; that of no bytes if it has none.
-    pub build_id: u64,
+    /// The program's; that of no bytes if it has none.
+    pub build_id: BuildId,
     /// The program's file.
     pub program: FileState,
     /// The loader's file: another loader may search in another way.
@@ -88,7 +92,7 @@ pub struct Key {
 impl Key {
     fn words(&self) -> [u64; KEY] {
         let mut words = [0; KEY];
-        words[..4].copy_from_slice(&[self.build_id, self.offset, self.len, self.sample]);
+        words[..4].copy_from_slice(&[self.build_id.0, self.offset, self.len, self.sample]);
         words[4..9].copy_from_slice(&self.program.words());
         words[9..].copy_from_slice(&self.loader.words());
         words
@@ -99,7 +103,7 @@ impl Key {
     /// the other's file.
     #[must_use]
     pub fn slot(&self, slots: u64) -> u64 {
-        let words = [self.build_id, self.program.device, self.program.inode, self.offset];
+        let words = [self.build_id.0, self.program.device, self.program.inode, self.offset];
         checksum(&bytes_of(&words)) % slots
     }
 }

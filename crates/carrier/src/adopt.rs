@@ -35,7 +35,7 @@ use sojourn_pump::{now, sealed};
 use sojourn_session::{InboxSlot, InboxT, LocalNumber, ProcessId, ReasonT, StreamNumber};
 use sojourn_shm::{Access, Segment};
 use sojourn_stream::{Layout, Stream};
-use sojourn_wire::Protocol;
+use sojourn_wire::{Protocol, SocketCookie};
 use std::collections::{HashMap, HashSet};
 
 /// How long a session on its way home is waited for (microseconds): a library waits a little less
@@ -132,23 +132,36 @@ impl Carrier {
         if count > 0 {
             self.load_unfiltered();
         }
-        let mut adopted = Vec::new();
-        for InheritedSession { fd_name, fds } in sessions {
-            let adopted_one = match fd_name.datagrams {
-                Some(of_it) => self.adopt_datagrams(&fd_name, &of_it, fds),
-                None => self.adopt_one(&fd_name, fds),
-            };
-            match adopted_one {
-                Ok(local) => adopted.push(local),
-                Err(error) => {
-                    self.links.keeping.release(&fd_name);
-                    self.sessions.warn(format_args!(
-                        "stream {} of process {} is lost: {error}",
-                        fd_name.stream, fd_name.pid
-                    ));
-                }
-            }
+        let adopted: Vec<_> = sessions.into_iter().filter_map(|one| self.adopt(one)).collect();
+        self.drop_unclaimed_rules();
+        let taken = adopted.len();
+        self.sessions
+            .say(format_args!("{taken} of an earlier server's {count} sessions are adopted"));
+        self.settle_adopted(&adopted, &programs);
+        self.watch_programs(programs);
+    }
+
+    /// Adopts one session; says so and lets go of it if that fails.
+    fn adopt(
+        &mut self,
+        InheritedSession { fd_name, fds }: InheritedSession,
+    ) -> Option<LocalNumber> {
+        let adopted = match fd_name.datagrams {
+            Some(of_it) => self.adopt_datagrams(&fd_name, &of_it, fds),
+            None => self.adopt_one(&fd_name, fds),
+        };
+        if let Err(error) = &adopted {
+            self.links.keeping.release(&fd_name);
+            self.sessions.warn(format_args!(
+                "stream {} of process {} is lost: {error}",
+                fd_name.stream, fd_name.pid
+            ));
         }
+        adopted.ok()
+    }
+
+    /// Removes the filter's rules for sessions that were not adopted.
+    fn drop_unclaimed_rules(&mut self) {
         let keys: HashSet<Key> = self.table.values().flat_map(Session::keys).collect();
         for unclaimed in self.links.drop_unclaimed(&|key| keys.contains(key)) {
             self.sessions.warn(format_args!("{unclaimed} was nobody's: it is the kernel's again"));
@@ -158,11 +171,6 @@ impl Carrier {
                 let _ = replay::ask_peer(&unclaimed);
             }
         }
-        let taken = adopted.len();
-        self.sessions
-            .say(format_args!("{taken} of an earlier server's {count} sessions are adopted"));
-        self.settle_adopted(&adopted, &programs);
-        self.watch_programs(programs);
     }
 
     fn adopt_one(
@@ -187,7 +195,7 @@ impl Carrier {
             self.links.hold(fd_name.interface, &key, false);
         }
         // A session whose socket reports nothing is put back as well, only later.
-        let cookie = sockopt::socket_cookie(&socket).unwrap_or(0);
+        let cookie = sockopt::socket_cookie(&socket).map_or(SocketCookie::NONE, SocketCookie);
         let _ = self.report_unfiltered(&socket);
         let local = self.next_local();
         let what = Adopted::Socket(socket.as_fd());

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use rustix::net::netlink::{self, SocketAddrNetlink};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use sojourn_filter::Key;
-use sojourn_wire::netlink::find;
+use sojourn_wire::netlink::{RequestSeq, find};
 use std::net::{IpAddr, SocketAddr};
 
 /// `IPCTNL_MSG_CT_NEW`, which also changes a connection, and `IPCTNL_MSG_CT_GET`, of the subsystem
@@ -64,7 +64,7 @@ pub(crate) struct Standing {
 #[derive(Debug)]
 pub(crate) struct Conntrack {
     socket: OwnedFd,
-    sequence: u32,
+    sequence: RequestSeq,
 }
 
 impl Conntrack {
@@ -75,7 +75,7 @@ impl Conntrack {
         let socket =
             rustix::net::socket_with(family, kind, flags, Some(netlink::NETFILTER)).ok()?;
         rustix::net::bind(&socket, &SocketAddrNetlink::new(0, 0)).ok()?;
-        Some(Self { socket, sequence: 0 })
+        Some(Self { socket, sequence: RequestSeq::default() })
     }
 
     /// Asks for the standing of a session; an untracked one has the default.
@@ -101,7 +101,7 @@ impl Conntrack {
 
     /// Sends a message, and gives the attributes of the kernel's answer.
     fn ask(&mut self, message: Message) -> Result<Vec<u8>, Errno> {
-        self.sequence = self.sequence.wrapping_add(1);
+        self.sequence = self.sequence.next();
         let bytes = message.finish(self.sequence);
         rustix::net::send(&self.socket, &bytes, SendFlags::empty())?;
         let mut answer = vec![0; ANSWER_MAX];
@@ -170,10 +170,10 @@ impl Message {
         })
     }
 
-    fn finish(mut self, sequence: u32) -> Vec<u8> {
+    fn finish(mut self, sequence: RequestSeq) -> Vec<u8> {
         let len = self.0.len() as u32;
         self.0[..4].copy_from_slice(&len.to_ne_bytes());
-        self.0[8..12].copy_from_slice(&sequence.to_ne_bytes());
+        self.0[8..12].copy_from_slice(&sequence.0.to_ne_bytes());
         self.0
     }
 }
@@ -181,7 +181,7 @@ impl Message {
 /// An answer of the kernel.
 pub(crate) struct Answer<'a> {
     /// The number of the message that it answers.
-    pub(crate) sequence: u32,
+    pub(crate) sequence: RequestSeq,
     /// Its attributes.
     pub(crate) result: Result<&'a [u8], Errno>,
 }
@@ -190,7 +190,7 @@ pub(crate) struct Answer<'a> {
 pub(crate) fn read(answer: &[u8]) -> Option<Answer<'_>> {
     let word = |at: usize| Some(u32::from_ne_bytes(answer.get(at..at + 4)?.try_into().ok()?));
     let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
-    let sequence = word(8)?;
+    let sequence = RequestSeq(word(8)?);
     if kind != NLMSG_ERROR {
         let end = (word(0)? as usize).min(answer.len());
         return Some(Answer { sequence, result: Ok(answer.get(HEADERS..end)?) });

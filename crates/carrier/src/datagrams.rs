@@ -29,7 +29,7 @@ use sojourn_proto::record::{Kind, SessionRecord, UdpRecord};
 use sojourn_pump::{Counts, now};
 use sojourn_session::{HopT, LendT, LocalNumber, OfferT, ReasonT, RouteT};
 use sojourn_stream::{Stream, Traffic};
-use sojourn_wire::{FlowKey, Protocol};
+use sojourn_wire::{FlowKey, Protocol, SocketCookie};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// How long a library may take to withdraw a session that the carrier calls home (microseconds).
@@ -82,7 +82,7 @@ impl Carrier {
     /// Makes the plan for a socket; `None` if no interface of it leads to other hosts.
     fn plan(&mut self, socket: BorrowedFd<'_>) -> Option<UdpPlan> {
         let local = canonical(rustix::net::getsockname(socket).ok()?)?;
-        let cookie = sockopt::socket_cookie(socket).ok()?;
+        let cookie = SocketCookie(sockopt::socket_cookie(socket).ok()?);
         let remote = rustix::net::getpeername(socket).ok().flatten().and_then(canonical);
         let key = |local, remote| Key::new(Protocol::Udp, local, remote).ok();
         if let Some(peer) = remote {

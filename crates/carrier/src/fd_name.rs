@@ -8,6 +8,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use sojourn_filter::OwnerId;
 use sojourn_ipc::rt::Descriptor;
 use sojourn_session::{DelegationToken, InboxNumber, InboxSlot, ProcessId, StreamNumber};
+use sojourn_wire::SocketCookie;
 use std::fmt;
 use std::str::FromStr;
 
@@ -34,7 +35,7 @@ pub(crate) struct FdName {
 /// The facts about a UDP socket that the next server needs, as only the program has the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OfDatagrams {
-    pub(crate) cookie: u64,
+    pub(crate) cookie: SocketCookie,
     /// The socket gets datagrams of both families.
     pub(crate) is_both: bool,
     /// The inbox and slot by which the library asks for the carrier's attention.
@@ -56,7 +57,7 @@ impl fmt::Display for FdName {
         write!(f, "{pid} {interface} {owner} {link} {port}")?;
         let Some(OfDatagrams { cookie, is_both, own }) = self.datagrams else { return Ok(()) };
         let InboxSlot { inbox: InboxNumber(own_inbox), slot: own_slot } = own;
-        write!(f, " {cookie} {} {own_inbox} {own_slot}", u8::from(is_both))
+        write!(f, " {} {} {own_inbox} {own_slot}", cookie.0, u8::from(is_both))
     }
 }
 
@@ -86,6 +87,7 @@ impl FromStr for FdName {
         if let Ok(cookie) = next() {
             let is_both = next()? != 0;
             let own = InboxSlot { inbox: InboxNumber(next()?), slot: narrow(next()?)? };
+            let cookie = SocketCookie(cookie);
             fd_name.datagrams = Some(OfDatagrams { cookie, is_both, own });
         }
         if words.next().is_none() && fd_name.side < 2 { Ok(fd_name) } else { Err(()) }
@@ -149,7 +151,7 @@ mod tests {
         assert_eq!(fd_name.to_string().parse(), Ok(fd_name));
         assert_eq!(format!("{text} 1").parse::<FdName>(), Err(()));
         let own = InboxSlot { inbox: InboxNumber(u64::MAX), slot: 8 };
-        let of_datagrams = OfDatagrams { cookie: u64::MAX, is_both: true, own };
+        let of_datagrams = OfDatagrams { cookie: SocketCookie(u64::MAX), is_both: true, own };
         let fd_name = FdName { datagrams: Some(of_datagrams), ..fd_name };
         let udp = fd_name.to_string();
         assert_eq!(udp.parse(), Ok(fd_name));

@@ -8,6 +8,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use sojourn_wire::netlink::RequestSeq;
 
 /// `RTMGRP_*` and `RTNLGRP_IPV6_RULE` (`linux/rtnetlink.h`): links, neighbours, addresses, routes
 /// and rules of both families.
@@ -28,7 +29,7 @@ fn socket(groups: u32) -> Result<OwnedFd, Errno> {
 #[derive(Debug)]
 pub(crate) struct Asker {
     socket: OwnedFd,
-    sequence: u32,
+    sequence: RequestSeq,
     buffer: Vec<u8>,
 }
 
@@ -36,7 +37,11 @@ impl Asker {
     /// # Errors
     /// The kernel's.
     pub(crate) fn new() -> Result<Self, Errno> {
-        Ok(Self { socket: socket(0)?, sequence: 0, buffer: vec![0; ANSWER_MAX] })
+        Ok(Self {
+            socket: socket(0)?,
+            sequence: RequestSeq::default(),
+            buffer: vec![0; ANSWER_MAX],
+        })
     }
 
     /// Asks about one object, and gives the kernel's answer.
@@ -47,10 +52,10 @@ impl Asker {
         &mut self,
         question: RouteNetlinkMessage,
     ) -> Result<RouteNetlinkMessage, Errno> {
-        self.sequence = self.sequence.wrapping_add(1);
+        self.sequence = self.sequence.next();
         let mut header = NetlinkHeader::default();
         header.flags = NLM_F_REQUEST;
-        header.sequence_number = self.sequence;
+        header.sequence_number = self.sequence.0;
         let mut message = NetlinkMessage::new(header, NetlinkPayload::from(question));
         message.finalize();
         let mut bytes = vec![0; message.buffer_len()];
@@ -64,7 +69,7 @@ impl Asker {
             let answer = self.buffer.get(..len).ok_or(Errno::BADMSG)?;
             let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(answer)
                 .map_err(|_| Errno::BADMSG)?;
-            if answer.header.sequence_number != self.sequence {
+            if answer.header.sequence_number != self.sequence.0 {
                 continue;
             }
             return match answer.payload {

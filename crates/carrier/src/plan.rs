@@ -7,7 +7,7 @@ use crate::fd_name::OfDatagrams;
 use crate::metastate::NextHop;
 use sojourn_filter::Key;
 use sojourn_proto::record::SessionRecord;
-use sojourn_wire::Protocol;
+use sojourn_wire::{Protocol, SocketCookie};
 use std::net::{IpAddr, SocketAddr};
 
 /// The plan for one session.
@@ -22,7 +22,7 @@ pub(crate) struct UdpPlan {
     /// The socket's state, with an empty queue.
     pub(crate) record: SessionRecord,
     /// The socket's cookie, which is never given out again (`SO_COOKIE`, socket(7)).
-    pub(crate) cookie: u64,
+    pub(crate) cookie: SocketCookie,
     /// The socket is not connected, and takes datagrams of both families.
     pub(crate) is_both: bool,
 }

@@ -17,6 +17,7 @@ use sojourn_proto::record::{SessionRecord, TcpTuning};
 use sojourn_proto::time::Instant;
 use sojourn_session::{DelegationToken, InboxSlot, ProcessId, ReasonT, StreamNumber};
 use sojourn_stream::Stream;
+use sojourn_wire::SocketCookie;
 
 /// A session of this carrier.
 pub(crate) struct Session {
@@ -200,7 +201,7 @@ pub(crate) struct Delegated {
     /// The time at which the carrier first saw that the session is on its way home.
     pub(crate) frozen_at: Option<Instant>,
     /// The socket's cookie (`SO_COOKIE`, socket(7)), by which arrivals name it.
-    pub(crate) cookie: u64,
+    pub(crate) cookie: SocketCookie,
     pub(crate) kept: Kept,
     /// The library can be told of other next hops. An adopted session's library can, once it has
     /// registered.

@@ -8,6 +8,7 @@ use rustix::fd::{BorrowedFd, OwnedFd};
 use sojourn_ipc::rt::Descriptor;
 use sojourn_session::{EventT, HopT, LendT, LocalNumber, OfferT, ReasonT, RouteT, StreamNumber};
 use sojourn_stream::Traffic;
+use sojourn_wire::SocketCookie;
 use std::net::SocketAddr;
 
 /// The identity of a session of an earlier server.
@@ -18,7 +19,7 @@ pub enum Adopted<'s> {
     /// A session of a UDP socket, which only its program has.
     Datagrams {
         /// The socket's cookie.
-        cookie: u64,
+        cookie: SocketCookie,
         /// The address to which it is bound.
         local: SocketAddr,
         /// Its peer, if it is connected.

@@ -14,6 +14,7 @@ use rustix::fd::OwnedFd;
 use sojourn_filter::{Failed, Key, Unfiltered};
 use sojourn_pump::position;
 use sojourn_session::ReasonT;
+use sojourn_wire::SocketCookie;
 use sojourn_wire::tcp::SeqNum;
 use std::collections::HashMap;
 use std::io;
@@ -61,7 +62,7 @@ impl Carrier {
     pub(crate) fn read_arrivals(&mut self) {
         let Some(unfiltered) = &mut self.unfiltered else { return };
         let arrivals = std::iter::from_fn(|| unfiltered.take_arrival()).take(ARRIVALS_MAX);
-        let latest: HashMap<u64, SeqNum> =
+        let latest: HashMap<SocketCookie, SeqNum> =
             arrivals.map(|arrival| (arrival.cookie, arrival.sequence)).collect();
         let mut bypassed = Vec::new();
         for (local, session) in &self.table {

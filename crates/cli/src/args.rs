@@ -7,8 +7,8 @@ use crate::failure::{RUN_FAILED, USAGE};
 use crate::sessions::Name;
 use clap::builder::StyledStr;
 use clap::{Arg, ArgAction, ArgMatches, Args, Parser, Subcommand, ValueEnum};
-use sojourn_session::KindT;
 use sojourn_session::config::{Flag, SETTINGS};
+use sojourn_session::{KindT, ProcessId};
 use std::ffi::{OsString, c_int};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -224,7 +224,7 @@ pub(crate) struct Filter {
     pub(crate) kind: Option<Kind>,
     /// Only of this process, or with it
     #[arg(long, value_name = "N")]
-    pub(crate) pid: Option<u32>,
+    pub(crate) pid: Option<ProcessId>,
 }
 
 /// `ss`.
@@ -276,7 +276,7 @@ pub(crate) struct Capture {
     pub(crate) session: Option<u64>,
     /// Only sessions of this process
     #[arg(long, value_name = "N")]
-    pub(crate) pid: Option<u32>,
+    pub(crate) pid: Option<ProcessId>,
     /// Only sessions with this port at either end
     #[arg(long, value_name = "PORT")]
     pub(crate) port: Option<u16>,
@@ -303,7 +303,7 @@ pub(crate) struct Time {
     pub(crate) session: Option<Name>,
     /// All sessions of this running process, and of the processes that it makes from now on
     #[arg(long, value_name = "N")]
-    pub(crate) pid: Option<u32>,
+    pub(crate) pid: Option<ProcessId>,
     /// End after so many seconds (default: with the program; 5 of what runs already)
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) duration: Option<Duration>,

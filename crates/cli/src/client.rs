@@ -6,13 +6,14 @@ use crate::args::ServerArgs;
 use crate::server::Silent;
 use crate::sessions::{Row, of_server};
 use anyhow::{Context as _, Result, anyhow};
+use rustix::process::Uid;
 use sojourn_ipc::{Address, Connection, Deadline, Wait};
 use sojourn_session::pages;
 use sojourn_session::place::Surroundings;
 use sojourn_session::{
-    AdminClient, AdminStatsOut, ConcernedInfoT, ConnectionInfoT, HomeT, Inode, RefusedInfoT,
-    SessionClient, SessionInfoT, StreamNumber, TimesInfoT, admin_connect_options, config,
-    session_connect_options,
+    AdminClient, AdminStatsOut, ConcernedInfoT, ConnectionInfoT, HomeT, Inode, ProcessId,
+    RefusedInfoT, SessionClient, SessionInfoT, StreamNumber, TimesInfoT, admin_connect_options,
+    config, session_connect_options,
 };
 use std::os::fd::AsFd as _;
 use std::time::Duration;
@@ -25,10 +26,10 @@ pub(crate) struct Client {
     admin: AdminClient,
     /// The server's address.
     pub(crate) address: String,
-    /// The server's process number; 0 if that process is outside of this process name space.
-    pub(crate) pid: u32,
+    /// The server's process number; none if that process is outside of this process name space.
+    pub(crate) pid: ProcessId,
     /// The server's user.
-    pub(crate) uid: u32,
+    pub(crate) uid: Uid,
 }
 
 /// The error that no server can be asked.
@@ -111,13 +112,18 @@ impl Client {
         let who = sojourn_ipc::peer(connection.socket().as_fd())?;
         let admin = AdminClient::bind_by(connection, Deadline::after(ANSWER_WITHIN))
             .with_context(|| format!("{text}: is no session server"))?;
-        Ok(Self { admin, address: text.into(), pid: who.pid.unsigned_abs(), uid: who.uid })
+        Ok(Self {
+            admin,
+            address: text.into(),
+            pid: ProcessId(who.pid.unsigned_abs()),
+            uid: who.user(),
+        })
     }
 
     /// Returns the server's process as text.
     pub(crate) fn process(&self) -> String {
         match self.pid {
-            0 => "of another process namespace".to_owned(),
+            ProcessId::NONE => "of another process namespace".to_owned(),
             pid => format!("process {pid}"),
         }
     }
@@ -143,8 +149,8 @@ impl Client {
     }
 
     /// Lists the processes that are connected with the server; empty with an older server.
-    pub(crate) fn processes(&mut self) -> Vec<u32> {
-        pages::processes(self.ask()).unwrap_or_default()
+    pub(crate) fn processes(&mut self) -> Vec<ProcessId> {
+        pages::processes(self.ask()).unwrap_or_default().into_iter().map(ProcessId).collect()
     }
 
     /// Lists the sessions that stay in the kernel for rules of the host, with the rules' names;
@@ -166,8 +172,8 @@ impl Client {
 
     /// Asks a process to offer its descriptors of a socket or pipe. Returns false if the server
     /// knows no such process, or the process belongs to another user.
-    pub(crate) fn move_in(&mut self, pid: u32, inode: Inode, home: HomeT) -> Result<bool> {
-        self.ask().move_in(pid, inode.0, home).with_context(|| format!("{}: move", self.address))
+    pub(crate) fn move_in(&mut self, pid: ProcessId, inode: Inode, home: HomeT) -> Result<bool> {
+        self.ask().move_in(pid.0, inode.0, home).with_context(|| format!("{}: move", self.address))
     }
 
     /// Recalls a stream. Returns false if there is no such stream, or it belongs to another user.

@@ -12,6 +12,7 @@ pub(crate) mod tests;
 use elf::{Elf, ElfError};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+use rustix::process::{Gid, Uid};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt as _;
@@ -88,15 +89,15 @@ pub(crate) enum Obstacle {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Runner {
     /// The real user.
-    pub(crate) uid: u32,
+    pub(crate) uid: Uid,
     /// The real group.
-    pub(crate) gid: u32,
+    pub(crate) gid: Gid,
 }
 
 impl Runner {
     /// Returns this process's user and group.
     pub(crate) fn this() -> Self {
-        Self { uid: rustix::process::getuid().as_raw(), gid: rustix::process::getgid().as_raw() }
+        Self { uid: rustix::process::getuid(), gid: rustix::process::getgid() }
     }
 }
 
@@ -223,14 +224,14 @@ fn privileges(file: &File, runner: Runner) -> Result<(), Obstacle> {
     let metadata = file
         .metadata()
         .map_err(|error| Obstacle::Unreadable(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
-    if metadata.mode() & SET_USER != 0 && metadata.uid() != runner.uid {
+    if metadata.mode() & SET_USER != 0 && metadata.uid() != runner.uid.as_raw() {
         return Err(Obstacle::SetUser);
     }
-    if metadata.mode() & SET_GROUP == SET_GROUP && metadata.gid() != runner.gid {
+    if metadata.mode() & SET_GROUP == SET_GROUP && metadata.gid() != runner.gid.as_raw() {
         return Err(Obstacle::SetGroup);
     }
     // Root has all capabilities already, so a file's capabilities add none.
-    let has = runner.uid != 0
+    let has = !runner.uid.is_root()
         && rustix::fs::fgetxattr(file, "security.capability", &mut [0u8; 64][..]).is_ok();
     if has { Err(Obstacle::Capabilities) } else { Ok(()) }
 }

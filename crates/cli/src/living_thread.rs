@@ -5,12 +5,13 @@
 //! (pthread_exit(3)): `/proc/PID` shows the first thread, which has nothing any more. Not here:
 //! what is read there (`sessions::processes`, `time::holders`).
 
+use sojourn_session::ProcessId;
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 /// Returns the process's folder in `proc`, or that of one of its threads if the first has ended.
-pub(crate) fn folder(proc: &Path, pid: u32) -> PathBuf {
+pub(crate) fn folder(proc: &Path, pid: ProcessId) -> PathBuf {
     let own = proc.join(pid.to_string());
     // Threads of the kernel have no memory either, and nobody else has theirs. The first byte is
     // enough: the kernel writes the list as it is read.
@@ -38,7 +39,7 @@ mod tests {
             fs::create_dir_all(proc.join(folder)).unwrap();
             fs::write(proc.join(folder).join("maps"), maps).unwrap();
         }
-        let of = |pid| folder(&proc, pid).strip_prefix(&proc).unwrap().to_owned();
+        let of = |pid| folder(&proc, ProcessId(pid)).strip_prefix(&proc).unwrap().to_owned();
         let found = [6, 7, 8, 5].map(of);
         fs::remove_dir_all(&proc).unwrap();
         assert_eq!(found, ["6", "7/task/9", "8", "5"].map(PathBuf::from));

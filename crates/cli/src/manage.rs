@@ -38,8 +38,8 @@ fn stop(force: bool, server_args: &ServerArgs) -> Result<u8> {
     let mut client = Client::connect(server_args)?;
     let processes = client.stats()?.counters.processes;
     let address = client.address.clone();
-    let user = rustix::process::geteuid().as_raw();
-    if user != 0 && user != client.uid {
+    let user = rustix::process::geteuid();
+    if !user.is_root() && user != client.uid {
         // The server ignores requests of other users to end, and this command would wait in vain.
         bail!(
             "{address}: it is user {}'s server, which only that user and root may stop",
@@ -95,8 +95,8 @@ fn status(report: &Report) -> Result<u8> {
         print_json(&Status {
             version: 1,
             server: Some(client.address),
-            pid: Some(client.pid).filter(|pid| *pid != 0),
-            uid: Some(client.uid),
+            pid: Some(client.pid.0).filter(|pid| *pid != 0),
+            uid: Some(client.uid.as_raw()),
             uptime_ms: Some(counters.uptime_ms),
             processes: Some(counters.processes),
             streams: Some(counters.streams),

@@ -151,7 +151,7 @@ fn outcome(client: &mut Client, ends: &[Row], name: &str, home: Home) -> Result<
         }
         let refused = client.refused();
         let is_ours =
-            |pid, inode| ends.iter().any(|end| end.pid == pid && end.inode == Some(Inode(inode)));
+            |pid, inode| ends.iter().any(|end| end.pid.0 == pid && end.inode == Some(Inode(inode)));
         // The program hands it over with its next call.
         let is_final = |reason: ReasonT| {
             // It has gone home from another home on the way.

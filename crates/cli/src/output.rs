@@ -4,7 +4,8 @@
 //! ignored.
 
 use anyhow::{Context as _, Result};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+use sojourn_session::ProcessId;
 use std::io::Write as _;
 
 /// Prints one line on standard error, with this program's name.
@@ -28,6 +29,14 @@ pub(crate) fn print(text: &str) -> Result<()> {
 /// Prints a result as indented JSON.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<()> {
     print(&json(value)?)
+}
+
+/// Writes the number of a process in JSON.
+pub(crate) fn process_number<S: Serializer>(
+    pid: &ProcessId,
+    to: S,
+) -> std::result::Result<S::Ok, S::Error> {
+    pid.0.serialize(to)
 }
 
 /// Formats a value as indented JSON. All control characters are escaped, also those that JSON

@@ -11,6 +11,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::process::Uid;
 use rustix::time::Timespec;
 use sojourn_ipc::Address;
 use sojourn_session::place::{self, Surroundings};
@@ -37,7 +38,7 @@ pub(crate) enum Silent {
     Permission(String),
     /// A process of an untrusted user listens there.
     #[error("{0} is served by user {1}, who is neither root nor you: it is not used")]
-    Foreign(String, u32),
+    Foreign(String, Uid),
     /// The text is not an address.
     #[error(transparent)]
     Address(#[from] sojourn_ipc::AddressError),
@@ -61,11 +62,11 @@ impl Silent {
 
 /// Checks that a server that this user can trust listens at `address`.
 pub(crate) fn answers(address: &str) -> Result<(), Silent> {
-    answers_to(address, rustix::process::geteuid().as_raw())
+    answers_to(address, rustix::process::geteuid())
 }
 
 /// Checks that a server that `user` can trust listens at `address`: root's, or the user's own.
-pub(crate) fn answers_to(address: &str, user: u32) -> Result<(), Silent> {
+pub(crate) fn answers_to(address: &str, user: Uid) -> Result<(), Silent> {
     let silent = |error| match error {
         Errno::NOENT | Errno::CONNREFUSED | Errno::NOTDIR => Silent::Nobody(address.into()),
         Errno::ACCESS => Silent::Permission(address.into()),
@@ -83,8 +84,8 @@ pub(crate) fn answers_to(address: &str, user: u32) -> Result<(), Silent> {
         Err(Errno::AGAIN) => return Ok(()),
         Err(error) => return Err(silent(error)),
     }
-    let owner = sojourn_ipc::peer(socket.as_fd()).map_err(silent)?.uid;
-    match owner == 0 || owner == user || place::is_systems(address) {
+    let owner = sojourn_ipc::peer(socket.as_fd()).map_err(silent)?.user();
+    match owner.is_root() || owner == user || place::is_systems(address) {
         true => Ok(()),
         false => Err(Silent::Foreign(address.into(), owner)),
     }

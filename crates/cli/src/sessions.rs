@@ -29,7 +29,7 @@ use crate::args::Filter;
 use crate::client::Client;
 use row::kind_word;
 use sojourn_session::{
-    ConcernedInfoT, ConnectionInfoT, HomeT, Inode, ReasonT, RefusedInfoT, SessionInfoT,
+    ConcernedInfoT, ConnectionInfoT, HomeT, Inode, ProcessId, ReasonT, RefusedInfoT, SessionInfoT,
     StreamNumber,
 };
 use standing::Observer;
@@ -69,7 +69,7 @@ pub(crate) fn gather(
     };
     // A server in an outer process name space has other process numbers than this one. This process
     // then sees no number for the server's process.
-    let is_elsewhere = client.as_ref().is_some_and(|client| client.pid == 0);
+    let is_elsewhere = client.as_ref().is_some_and(|client| client.pid == ProcessId::NONE);
     let pids = if is_elsewhere { HashSet::new() } else { pids.into_iter().collect() };
     let observer = Observer::new(Path::new(PROC), client.as_deref(), pids);
     let mut found = found::find(Path::new(PROC), all, &observer);
@@ -107,16 +107,18 @@ fn explain_served(rows: &mut [Row]) {
 /// itself. `is_elsewhere`: the server's process numbers are not this name space's, and are 0 for
 /// processes that the server does not see.
 fn explain(found: &mut [Row], refused: &[RefusedInfoT], is_elsewhere: bool) {
-    let pid_of = |pid: u32| if is_elsewhere { 0 } else { pid };
-    let key = |refused: &RefusedInfoT| (pid_of(refused.pid), Inode(refused.inode));
-    let refused: HashMap<(u32, Inode), &RefusedInfoT> =
+    let pid_of = |pid: ProcessId| if is_elsewhere { ProcessId::NONE } else { pid };
+    let key = |refused: &RefusedInfoT| (pid_of(ProcessId(refused.pid)), Inode(refused.inode));
+    let refused: HashMap<(ProcessId, Inode), &RefusedInfoT> =
         refused.iter().map(|refused| (key(refused), refused)).collect();
     // A peer on another host is not visible here; the server may still have a better reason.
     let vague = [ReasonT::NotHot, ReasonT::NoPeer, ReasonT::OtherNetwork, ReasonT::PeerStays];
     let vague = vague.map(ReasonT::word);
     for row in found.iter_mut().filter(|row| vague.contains(&row.reason)) {
         let Some(inode) = row.inode else { continue };
-        let refusal = refused.get(&(pid_of(row.pid), inode)).or_else(|| refused.get(&(0, inode)));
+        let refusal = refused
+            .get(&(pid_of(row.pid), inode))
+            .or_else(|| refused.get(&(ProcessId::NONE, inode)));
         let Some(refusal) = refusal else { continue };
         // The server's reason "no peer" is vaguer than any reason that was found here, except for
         // "not hot".
@@ -177,7 +179,7 @@ fn address(text: &str) -> Option<SocketAddr> {
 
 /// Adds the names of the other ends' programs, from these ends' rows or from `/proc`.
 fn name_peers(rows: &mut [Row]) {
-    let names: HashMap<u32, String> =
+    let names: HashMap<ProcessId, String> =
         rows.iter().map(|row| (row.pid, row.program.clone())).collect();
     for row in rows {
         let Some(pid) = row.peer_pid.filter(|_| row.peer_program.is_none()) else { continue };
@@ -188,8 +190,10 @@ fn name_peers(rows: &mut [Row]) {
 
 /// Adds the TCP state of each connection to its session's row.
 fn add_connections(rows: &mut [Row], connections: &[ConnectionInfoT]) {
-    let by_stream: HashMap<(Option<StreamNumber>, u32), &ConnectionInfoT> =
-        connections.iter().map(|one| ((Some(StreamNumber(one.stream)), one.pid), one)).collect();
+    let by_stream: HashMap<(Option<StreamNumber>, ProcessId), &ConnectionInfoT> = connections
+        .iter()
+        .map(|one| ((Some(StreamNumber(one.stream)), ProcessId(one.pid)), one))
+        .collect();
     for row in rows {
         row.connection = by_stream.get(&(row.stream, row.pid)).map(|one| Connection::of(one));
     }

@@ -15,7 +15,7 @@ use crate::sessions::Name;
 use crate::signals::Signals;
 use anyhow::{Context as _, Result, bail};
 use shown::TimeOutput;
-use sojourn_session::Inode;
+use sojourn_session::{Inode, ProcessId};
 use sojourn_time::{Ledger, Programs, Taken};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, ExitStatus};
@@ -40,10 +40,13 @@ pub(crate) fn time(options: &Time) -> Result<u8, Failure> {
     let Watched { pids, inode } = watched(options)?;
     let mut watch = Watch::new(options).map_err(Failure::from)?;
     if let Some(inode) = inode {
-        watch.programs.only(inode.0).context("the session cannot be watched")?;
+        watch
+            .programs
+            .only(sojourn_time::Inode(inode.0))
+            .context("the session cannot be watched")?;
     }
     for pid in &pids {
-        watch.programs.watch(*pid).context("the process cannot be watched")?;
+        watch.programs.watch(pid.0).context("the process cannot be watched")?;
     }
     let signals = Signals::block().context("signals cannot be waited for")?;
     let deadline = Instant::now() + options.duration.unwrap_or(USUAL);
@@ -63,7 +66,7 @@ pub(crate) fn time(options: &Time) -> Result<u8, Failure> {
 
 /// What is watched.
 struct Watched {
-    pids: Vec<u32>,
+    pids: Vec<ProcessId>,
     /// The inode if it is a single socket or pipe.
     inode: Option<Inode>,
 }

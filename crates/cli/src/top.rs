@@ -9,7 +9,7 @@ use crate::output::{Table, bytes, print};
 use crate::sessions::{Row, gather};
 use crate::terminal::{Terminal, terminal};
 use anyhow::Result;
-use sojourn_session::StreamNumber;
+use sojourn_session::{ProcessId, StreamNumber};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ const CLEAR: &str = "\x1b[H\x1b[2J";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct AwayEnd {
     stream: StreamNumber,
-    pid: u32,
+    pid: ProcessId,
 }
 
 impl AwayEnd {

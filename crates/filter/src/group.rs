@@ -46,10 +46,14 @@ pub fn xdp_socket() -> io::Result<OwnedFd> {
     Ok(rustix::net::socket_with(AddressFamily::XDP, SocketType::RAW, flags, None)?)
 }
 
+/// The number of a fanout group in its network namespace (packet(7)).
+#[derive(Clone, Copy)]
+struct FanoutId(u32);
+
 /// The group, held by its sink.
 pub(crate) struct Group {
     sink: OwnedFd,
-    id: u32,
+    id: FanoutId,
     interface: u32,
 }
 
@@ -75,6 +79,7 @@ impl Group {
     pub(crate) fn adopt(interface: u32, sink: OwnedFd) -> Result<Self, Failed> {
         let value = sys::option(&sink, libc::SOL_PACKET, FANOUT);
         let id = value.map_err(Failed::at("finding the fanout group"))? as u32 & 0xffff;
+        let id = FanoutId(id);
         Ok(Self { sink, id, interface })
     }
 
@@ -86,7 +91,7 @@ impl Group {
         prepare: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>,
     ) -> Result<OwnedFd, Failed> {
         let socket = member(self.interface, filter, prepare)?;
-        let value = [self.id | (BY_PROGRAM | FLAG_IGNORE_OUTGOING) << 16, MEMBERS_MAX];
+        let value = [self.id.0 | (BY_PROGRAM | FLAG_IGNORE_OUTGOING) << 16, MEMBERS_MAX];
         sys::set_option(&socket, libc::SOL_PACKET, FANOUT, &value)
             .map_err(Failed::at("joining the fanout group"))?;
         lock(&socket)?;

@@ -5,6 +5,10 @@
 use crate::rule::Target;
 use rustix::fd::OwnedFd;
 
+/// The inode of a packet socket; 0 of one that is gone.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct SocketInode(pub(crate) u64);
+
 /// One way to packets.
 pub(crate) enum Owner {
     /// A member of the group; this is the server's copy of its socket.
@@ -12,7 +16,7 @@ pub(crate) enum Owner {
     /// A removed member with later members behind it. Only this server needs to have its socket.
     Vacant { socket: OwnedFd },
     /// A removed member whose socket another process still holds, by its inode.
-    Lingering { inode: u64 },
+    Lingering { inode: SocketInode },
     /// A port, by the server's side of it.
     Port { interface: u32 },
 }

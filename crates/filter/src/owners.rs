@@ -17,7 +17,7 @@ use crate::filter::Filter;
 use crate::group::{Group, MEMBERS_MAX};
 use crate::loader::{SELECT, SINK, SocketSlots, XSK_PLACES};
 use crate::netlink;
-use crate::owner::Owner;
+use crate::owner::{Owner, SocketInode};
 use crate::port::{self, Opened, Port, PortOptions};
 use crate::rule::{OwnerId, Target};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -233,7 +233,7 @@ impl Filter {
     fn close(&mut self, owner: OwnerId) {
         let Some(Owner::Vacant { socket }) = self.owners.remove(&owner) else { return };
         // A socket whose inode cannot be read counts as gone.
-        let inode = fstat(&socket).map_or(0, |found| found.st_ino);
+        let inode = SocketInode(fstat(&socket).map_or(0, |found| found.st_ino));
         drop(socket);
         self.owners.insert(owner, Owner::Lingering { inode });
     }
@@ -333,8 +333,8 @@ impl Filter {
 }
 
 /// Returns the inodes of this name space's packet sockets (proc(5)).
-fn packet_sockets() -> io::Result<HashSet<u64>> {
+fn packet_sockets() -> io::Result<HashSet<SocketInode>> {
     let text = std::fs::read_to_string("/proc/thread-self/net/packet")?;
-    let inode = |line: &str| line.split_whitespace().next_back()?.parse().ok();
+    let inode = |line: &str| line.split_whitespace().next_back()?.parse().ok().map(SocketInode);
     Ok(text.lines().skip(1).filter_map(inode).collect())
 }

@@ -19,6 +19,7 @@ use aya::programs::links::FdLink;
 use aya::programs::{ProgramError, SkLookup, SocketFilter};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use sojourn_wire::SocketCookie;
 use sojourn_wire::tcp::SeqNum;
 use std::fs::File;
 use std::io;
@@ -50,7 +51,7 @@ const NETNS: &str = "/proc/thread-self/ns/net";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// The socket's cookie (`SO_COOKIE`).
-    pub cookie: u64,
+    pub cookie: SocketCookie,
     /// The segment's sequence number.
     pub sequence: SeqNum,
 }
@@ -61,7 +62,7 @@ impl Arrival {
         let (cookie, rest) = bytes.split_first_chunk()?;
         let (sequence, _) = rest.split_first_chunk()?;
         Some(Self {
-            cookie: u64::from_ne_bytes(*cookie),
+            cookie: SocketCookie(u64::from_ne_bytes(*cookie)),
             sequence: SeqNum(u32::from_be_bytes(*sequence)),
         })
     }

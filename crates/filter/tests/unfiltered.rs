@@ -43,7 +43,7 @@ fn what_reaches_a_socket_is_reported_dropped_and_then_taken() {
         local.read_exact(&mut heard).unwrap();
         assert_eq!(&heard, b"reported");
         let arrival = programs.take_arrival().unwrap();
-        assert_eq!(arrival.cookie, sockopt::socket_cookie(&local).unwrap());
+        assert_eq!(arrival.cookie.0, sockopt::socket_cookie(&local).unwrap());
 
         programs.drop_all(&local).unwrap();
         while programs.take_arrival().is_some() {}

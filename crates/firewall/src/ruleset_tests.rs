@@ -8,6 +8,7 @@ use crate::samples::{
     rule, session, set, set_of, state, to_verdict, verdict,
 };
 use proptest::prelude::*;
+use sojourn_wire::netlink::RequestSeq;
 
 const INPUT: u32 = 1;
 const ACCEPT: i32 = 1;
@@ -300,7 +301,7 @@ proptest! {
     fn any_bytes_are_read(bytes in proptest::collection::vec(any::<u8>(), 0..512)) {
         let mut rules = input(false, &[]);
         for kind in [CHAIN, RULE] {
-            rules.add(Message { kind, flags: 0, sequence: 0, body: &bytes });
+            rules.add(Message { kind, flags: 0, sequence: RequestSeq(0), body: &bytes });
         }
         rule(&mut rules, "in", core::slice::from_ref(&bytes));
         let _ = rules.concerning(&session());

@@ -6,6 +6,7 @@ use crate::attributes::Message;
 use crate::ruleset::Ruleset;
 use crate::session::{Interface, Session};
 use sojourn_wire::Protocol;
+use sojourn_wire::netlink::RequestSeq;
 
 /// Makes an attribute.
 pub(crate) fn put(kind: u16, value: &[u8]) -> Vec<u8> {
@@ -93,10 +94,10 @@ pub(crate) fn set_of(flags: u32, key_len: u32, rest: &[Vec<u8>]) -> Vec<u8> {
 pub(crate) fn set(rules: &mut Ruleset, name: &str, attributes: &[u8], elements: &[Vec<u8>]) {
     let head = [vec![1, 0, 0, 0], put(1, b"t\0"), put(2, name.as_bytes())].concat();
     let body = [&head[..], attributes].concat();
-    rules.add(Message { kind: 10 << 8 | 9, flags: 0, sequence: 0, body: &body });
+    rules.add(Message { kind: 10 << 8 | 9, flags: 0, sequence: RequestSeq(0), body: &body });
     rules.begin_sets();
     let body = [head, put(3, &elements.concat())].concat();
-    rules.add(Message { kind: 10 << 8 | 12, flags: 0, sequence: 0, body: &body });
+    rules.add(Message { kind: 10 << 8 | 12, flags: 0, sequence: RequestSeq(0), body: &body });
     let name = crate::chains::Name { family: 1, table: "t".into(), name: name.into() };
     rules.end_set(&name, true);
 }
@@ -112,14 +113,24 @@ pub(crate) fn chain(rules: &mut Ruleset, name: &str, hook: u32, drops: bool) {
         number(5, u32::from(!drops)),
         put(7, b"filter\0"),
     ];
-    rules.add(Message { kind: 10 << 8 | 3, flags: 0, sequence: 0, body: &parts.concat() });
+    rules.add(Message {
+        kind: 10 << 8 | 3,
+        flags: 0,
+        sequence: RequestSeq(0),
+        body: &parts.concat(),
+    });
 }
 
 /// Adds a rule to a chain of `table inet t`.
 pub(crate) fn rule(rules: &mut Ruleset, chain: &str, expressions: &[Vec<u8>]) {
     let parts =
         [vec![1, 0, 0, 0], put(1, b"t\0"), put(2, chain.as_bytes()), put(4, &expressions.concat())];
-    rules.add(Message { kind: 10 << 8 | 6, flags: 0, sequence: 0, body: &parts.concat() });
+    rules.add(Message {
+        kind: 10 << 8 | 6,
+        flags: 0,
+        sequence: RequestSeq(0),
+        body: &parts.concat(),
+    });
 }
 
 /// Returns a TCP session of 10.0.0.1 port 4000 with 10.0.0.2 port 5000 by eth0.

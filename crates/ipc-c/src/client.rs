@@ -10,7 +10,7 @@ use crate::status::Status;
 use crate::types::{Client, In, LocalObject, Options, Out, PendingCall, WaitOut};
 use core::ffi::{c_char, c_int, c_void};
 use rustix::fd::AsRawFd;
-use sojourn_ipc::raw::{self, CallNumbers, RequestBody, RequestPlace};
+use sojourn_ipc::raw::{self, CallNumbers, RequestBody, RequestPlace, Seq};
 use sojourn_ipc::{CallError, Connection, Deadline, Draft, INLINE_MAX, Pending};
 
 /// `sj_connection`.
@@ -31,7 +31,7 @@ struct Drafting {
     state: State,
     /// The number of the slots' requests when the request was begun. If it has changed, the area of
     /// the next slot is another one.
-    seq: u32,
+    seq: Seq,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -51,8 +51,12 @@ fn word_of(handle: &mut ConnectionHandle) -> u64 {
 
 impl ConnectionHandle {
     fn new(inner: Connection) -> Self {
-        let drafting =
-            Drafting { number: MessageNumber::first(), body_len: 0, state: State::Closed, seq: 0 };
+        let drafting = Drafting {
+            number: MessageNumber::first(),
+            body_len: 0,
+            state: State::Closed,
+            seq: Seq(0),
+        };
         Self { inner, received: Received::default(), drafting, scratch: Scratch::default() }
     }
 
@@ -345,7 +349,7 @@ unsafe extern "C" fn sj_submit(
         });
         status(submitted.map(|call| {
             let CallNumbers { line, seq } = raw::numbers_of(&call);
-            let opaque = u64::from(line) | u64::from(seq) << 32;
+            let opaque = u64::from(line) | u64::from(seq.0) << 32;
             // SAFETY: not null, so it can be written as the header asks.
             unsafe { pending.write(PendingCall { opaque }) };
         }))
@@ -356,7 +360,7 @@ impl ConnectionHandle {
     /// Returns the outstanding call that C names.
     fn pending(&self, pending: PendingCall) -> Result<Pending, Status> {
         let line = u8::try_from(pending.opaque as u32).map_err(|_| Status::Invalid)?;
-        let seq = (pending.opaque >> 32) as u32;
+        let seq = Seq((pending.opaque >> 32) as u32);
         raw::pending(&self.inner, line, seq).ok_or(Status::Invalid)
     }
 }

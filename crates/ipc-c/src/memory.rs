@@ -6,7 +6,7 @@ use crate::errno::guard_or;
 use crate::handle::{deadline, free, give, guard, handle, shared};
 use crate::status::Status;
 use core::ffi::c_void;
-use sojourn_ipc::{Memory, WRITE};
+use sojourn_ipc::{GrantId, Memory, WRITE};
 use sojourn_shm::Access;
 
 /// `sj_memory`.
@@ -64,7 +64,7 @@ unsafe extern "C" fn sj_memory_register(
         match connection.inner.register(&memory.0, deadline(deadline_ns)) {
             Ok(number) => {
                 // SAFETY: not null, so it can be written as the header asks.
-                unsafe { id.write(number) };
+                unsafe { id.write(number.0) };
                 Status::Ok
             }
             Err(error) => Status::of_call(&error),
@@ -81,7 +81,7 @@ unsafe extern "C" fn sj_memory_unregister(
     guard(|| {
         // SAFETY: null or a handle, as the header asks.
         let Ok(connection) = (unsafe { handle(connection) }) else { return Status::Invalid };
-        match connection.inner.unregister(id, deadline(deadline_ns)) {
+        match connection.inner.unregister(GrantId(id), deadline(deadline_ns)) {
             Ok(()) => Status::Ok,
             Err(error) => Status::of_call(&error),
         }

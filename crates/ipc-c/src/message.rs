@@ -84,7 +84,7 @@ unsafe fn fill_parts(message: *mut In, incoming: &Incoming) {
     }
     for (at, grant) in incoming.grant_refs().iter().enumerate() {
         let grant =
-            GrantRef { id: grant.id, flags: grant.flags, offset: grant.offset, len: grant.len };
+            GrantRef { id: grant.id.0, flags: grant.flags, offset: grant.offset, len: grant.len };
         // SAFETY: as above.
         unsafe { (*message).grants[at] = grant };
     }

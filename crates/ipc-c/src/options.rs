@@ -4,6 +4,7 @@ use crate::status::{Status, explain};
 use crate::types::{Options, WaitOut};
 use core::ffi::{CStr, c_char};
 use core::time::Duration;
+use rustix::process::Uid;
 use sojourn_ipc::{Address, ConnectOptions, ServerOptions, Wait};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -98,7 +99,7 @@ pub(crate) unsafe fn connect_options(options: *const Options) -> Result<ConnectO
             0 => default.timeout,
             limit_ms => Duration::from_millis(limit_ms.into()),
         },
-        server_uid: (options.check_uid != 0).then_some(options.server_uid),
+        server_user: (options.check_uid != 0).then(|| Uid::from_raw_unchecked(options.server_uid)),
     })
 }
 

@@ -4,7 +4,7 @@ use crate::status::Status;
 use crate::types::Out;
 use rustix::fd::BorrowedFd;
 use sojourn_ipc::rt::gather::TABLE_LEN;
-use sojourn_ipc::rt::{FDS_MAX, GRANTS_MAX, Grant, ITEMS_MAX, Writer};
+use sojourn_ipc::rt::{FDS_MAX, GRANTS_MAX, Grant, GrantId, ITEMS_MAX, Writer};
 
 /// Returns true if there are items, descriptors or grants.
 ///
@@ -80,8 +80,12 @@ pub(crate) unsafe fn attach<'d>(out: *const Out, mut writer: Writer<'_, 'd>) -> 
     for at in 0..grants as usize {
         // SAFETY: checked to be within the array; written by C.
         let grant = unsafe { (*out).grants[at] };
-        let grant =
-            Grant { id: grant.id, flags: grant.flags, offset: grant.offset, len: grant.len };
+        let grant = Grant {
+            id: GrantId(grant.id),
+            flags: grant.flags,
+            offset: grant.offset,
+            len: grant.len,
+        };
         writer.grant(grant).map_err(|_| Status::Invalid)?;
     }
     Ok(())

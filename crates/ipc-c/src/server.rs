@@ -9,7 +9,7 @@ use crate::token::Claim;
 use crate::types::{Client, CredentialsOut, EventKind, EventOut, Out, Token};
 use core::ffi::c_int;
 use sojourn_ipc::raw::{self, CallNumbers, Link};
-use sojourn_ipc::{Deadline, Event, Fault, Reason, RecvError, Request};
+use sojourn_ipc::{Badge, Deadline, Event, Fault, Reason, RecvError, Request};
 
 /// Returns the word that names this handle.
 #[inline]
@@ -79,7 +79,7 @@ unsafe fn request_event(event: *mut EventOut, kind: EventKind, request: &Request
     unsafe {
         (*event).kind = kind;
         (*event).client = request.client().into();
-        (*event).badge = request.badge();
+        (*event).badge = request.badge().0;
     }
 }
 
@@ -103,7 +103,7 @@ unsafe fn rare_event(event: *mut EventOut, found: Event<'_>) -> bool {
             unsafe { (*event).bits = bits };
             (EventKind::Notify, client, badge)
         }
-        Event::Connected { client, .. } => (EventKind::Connected, client, 0),
+        Event::Connected { client, .. } => (EventKind::Connected, client, Badge::default()),
         Event::Gone { client, badge, reason } => {
             // SAFETY: the caller's contract.
             unsafe { (*event).reason = reason.code().cast_signed() };
@@ -114,7 +114,7 @@ unsafe fn rare_event(event: *mut EventOut, found: Event<'_>) -> bool {
     unsafe {
         (*event).kind = kind;
         (*event).client = client.into();
-        (*event).badge = badge;
+        (*event).badge = badge.0;
         (*event).token = Token::NOBODY;
         message::clear(&raw mut (*event).message, 0);
     }
@@ -248,7 +248,7 @@ unsafe extern "C" fn sj_notify_client(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sj_set_badge(server: *mut ServerHandle, client: Client, badge: u64) -> Status {
     // SAFETY: as the header asks.
-    unsafe { with_client(server, client, |link| link.set_badge(badge)) }
+    unsafe { with_client(server, client, |link| link.set_badge(Badge(badge))) }
 }
 
 #[unsafe(no_mangle)]

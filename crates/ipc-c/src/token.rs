@@ -7,7 +7,7 @@
 use crate::status::Status;
 use crate::types::Token;
 use sojourn_ipc::ClientId;
-use sojourn_ipc::raw::EndpointId;
+use sojourn_ipc::raw::{EndpointId, Seq};
 
 /// Set in every token we gave out; a request that wants no answer has a token of zeroes.
 const VALID: u64 = 1;
@@ -17,13 +17,13 @@ const VALID: u64 = 1;
 pub(crate) struct Claim {
     pub(crate) client: ClientId,
     pub(crate) line: u8,
-    pub(crate) seq: u32,
+    pub(crate) seq: Seq,
 }
 
 impl Claim {
     /// No call.
     pub(crate) const NONE: Self =
-        Self { client: ClientId { index: 0, generation: 0 }, line: 0, seq: 0 };
+        Self { client: ClientId { index: 0, generation: 0 }, line: 0, seq: Seq(0) };
 }
 
 impl Token {
@@ -34,7 +34,7 @@ impl Token {
     #[inline]
     pub(crate) fn new(endpoint: EndpointId, claim: Claim) -> Self {
         let client = u64::from(claim.client.index) | u64::from(claim.client.generation) << 32;
-        let call = u64::from(claim.line) | u64::from(claim.seq) << 32;
+        let call = u64::from(claim.line) | u64::from(claim.seq.0) << 32;
         Self { opaque: [client, call, endpoint.0, VALID] }
     }
 
@@ -47,6 +47,6 @@ impl Token {
             return Err(Status::Invalid);
         }
         let client = ClientId { index: client as u32, generation: (client >> 32) as u32 };
-        Ok(Claim { client, line, seq: (call >> 32) as u32 })
+        Ok(Claim { client, line, seq: Seq((call >> 32) as u32) })
     }
 }

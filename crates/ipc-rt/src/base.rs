@@ -2,6 +2,7 @@
 
 use super::{DecodeError, EncodeError, Fault};
 pub use crate::reason::Reason;
+use rustix::process::Uid;
 pub use sojourn_shm::Deadline;
 pub use sojourn_shm::wait::Wait;
 
@@ -110,7 +111,13 @@ pub struct ClientId {
     pub generation: u32,
 }
 
-/// Who a client is, verified by the kernel when it connected.
+/// The name by which a server knows a client at sight: a number that the server chose, 0 until it
+/// does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Badge(pub u64);
+
+/// Who a client is, verified by the kernel when it connected; as the kernel's `struct ucred`.
+#[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Credentials {
     /// Process.
@@ -119,4 +126,13 @@ pub struct Credentials {
     pub uid: u32,
     /// Group.
     pub gid: u32,
+}
+
+impl Credentials {
+    /// Returns the user.
+    #[must_use]
+    pub fn user(&self) -> Uid {
+        // A socket without a peer has -1.
+        Uid::from_raw_unchecked(self.uid)
+    }
 }

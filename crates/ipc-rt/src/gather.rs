@@ -5,7 +5,7 @@
 //! the sender's memory straight to the area, in one piece or in several. The receiver splits it
 //! with [`Parts`]. Not here: the areas that the stream travels in, which are the transport's.
 
-use crate::item::{GRANTS_MAX, Grant, ITEMS_MAX};
+use crate::item::{GRANTS_MAX, Grant, GrantId, ITEMS_MAX};
 use sojourn_shm::Span;
 
 /// Bytes at the start of a long message: the lengths of its items, then its grants.
@@ -53,7 +53,7 @@ impl<'d> Gather<'d> {
             total = total.checked_add(padded(item.len() as u64)?)?;
         }
         for (slot, grant) in table[ITEMS_MAX * 8..].chunks_exact_mut(24).zip(grants) {
-            slot[..4].copy_from_slice(&grant.id.to_ne_bytes());
+            slot[..4].copy_from_slice(&grant.id.0.to_ne_bytes());
             slot[4..8].copy_from_slice(&grant.flags.to_ne_bytes());
             slot[8..16].copy_from_slice(&grant.offset.to_ne_bytes());
             slot[16..].copy_from_slice(&grant.len.to_ne_bytes());
@@ -176,7 +176,7 @@ impl Parts {
     pub const EMPTY: Self = Self {
         body: Extent::EMPTY,
         items: [Extent::EMPTY; ITEMS_MAX],
-        grants: [Grant { id: 0, flags: 0, offset: 0, len: 0 }; GRANTS_MAX],
+        grants: [Grant { id: GrantId(0), flags: 0, offset: 0, len: 0 }; GRANTS_MAX],
     };
 
     /// Reads the private copy of a table; `None` unless body and items fill `total` bytes exactly.
@@ -207,7 +207,7 @@ impl Parts {
             let start = ITEMS_MAX * 8 + number * 24;
             let head = word(start);
             *grant = Grant {
-                id: head as u32,
+                id: GrantId(head as u32),
                 flags: (head >> 32) as u32,
                 offset: word(start + 8),
                 len: word(start + 16),
@@ -246,7 +246,7 @@ mod tests {
         ) {
             let slices: Vec<&[u8]> = items.iter().map(Vec::as_slice).collect();
             let grants: Vec<Grant> =
-                grants.into_iter().map(|(id, flags, offset, len)| Grant { id, flags, offset, len }).collect();
+                grants.into_iter().map(|(id, flags, offset, len)| Grant { id: GrantId(id), flags, offset, len }).collect();
             let gather = Gather::new(Some(&body), body.len(), &slices, &grants).unwrap();
             let bytes = stream(&gather, step);
             let table = bytes[..TABLE_LEN].try_into().unwrap();

@@ -11,11 +11,15 @@ pub const FDS_MAX: usize = 16;
 /// Most grants of one message.
 pub const GRANTS_MAX: usize = 8;
 
+/// The number of a region of memory that a client has granted on its connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GrantId(pub u32);
+
 /// Memory of the sender's that a message refers to; resolved by the transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// The region's number on this connection.
-    pub id: u32,
+    /// The region.
+    pub id: GrantId,
     /// Rights, as the transport defines them.
     pub flags: u32,
     /// Bytes from the beginning of the region.

@@ -39,7 +39,7 @@ mod view;
 
 pub use arrays::Header;
 pub use base::{
-    CallError, ClientId, Credentials, Deadline, InterfaceId, Reason, Uuid, Version, Wait,
+    Badge, CallError, ClientId, Credentials, Deadline, InterfaceId, Reason, Uuid, Version, Wait,
 };
 pub use binding::{BIND_OP, BIND_REPLY_LEN, BIND_REQUEST_LEN};
 pub use block::{Block, Run};
@@ -50,7 +50,7 @@ pub use deferred::{Deferred, DeferredTo, Mailbox, MailboxSender, NewMailbox, mai
 pub use encode::Beside;
 pub use encode::{Encoder, Writer};
 pub use error::{Cause, DecodeError, EncodeError, Fault};
-pub use item::{FDS_MAX, FdList, GRANTS_MAX, Grant, ITEMS_MAX, Item, SharedBytes};
+pub use item::{FDS_MAX, FdList, GRANTS_MAX, Grant, GrantId, ITEMS_MAX, Item, SharedBytes};
 pub use measure::{Forms, Measure, Measured, ensure, measure};
 pub use pod::{Pod, Words, bytes_of, extend, overwrite, pair, split};
 pub use pool::Pool;

@@ -14,8 +14,8 @@ use super::transport::{
     Arrival, Draft, Gone, Ready, Reply, ReplyDraft, Request, ServerTransport, Token, Transport,
 };
 use super::{
-    CallError, Caller, ClientId, Credentials, Deadline, Decoder, Encoder, Fault, FdList, Item,
-    Reason, SharedBytes, Writer,
+    Badge, CallError, Caller, ClientId, Credentials, Deadline, Decoder, Encoder, Fault, FdList,
+    Item, Reason, SharedBytes, Writer,
 };
 
 /// A message at rest.
@@ -265,7 +265,7 @@ impl Request for LoopRequest {
     }
 
     fn caller(&self) -> Caller {
-        Caller { client: self.client, badge: 0, credentials: Credentials::default() }
+        Caller { client: self.client, badge: Badge::default(), credentials: Credentials::default() }
     }
 
     fn decoder(&mut self) -> Decoder<'_> {

@@ -77,7 +77,7 @@ struct Seen {
     /// Address of the object.
     address: usize,
     /// Address of the pointer that named it first.
-    slot: usize,
+    pointer: usize,
 }
 
 /// The number of an object on the wire.
@@ -89,17 +89,17 @@ pub(super) struct Name {
 
 impl Numbers {
     /// Returns the number of the object at `address`, a new one if it has none yet.
-    pub(super) fn name(&mut self, address: usize, slot: usize) -> Name {
+    pub(super) fn name(&mut self, address: usize, pointer: usize) -> Name {
         if let Some(at) = self.seen.iter().position(|seen| seen.address == address) {
             return Name { number: at as u32 + 1, is_new: false };
         }
-        self.seen.push(Seen { address, slot });
+        self.seen.push(Seen { address, pointer });
         Name { number: self.seen.len() as u32, is_new: true }
     }
 
-    /// Returns true if the pointer at `slot` was the first to name the object at `address`.
-    pub(super) fn is_first(&self, address: usize, slot: usize) -> bool {
-        self.seen.contains(&Seen { address, slot })
+    /// Returns true if the pointer at `pointer` was the first to name the object at `address`.
+    pub(super) fn is_first(&self, address: usize, pointer: usize) -> bool {
+        self.seen.contains(&Seen { address, pointer })
     }
 }
 
@@ -132,7 +132,7 @@ fn release_numbers(numbers: Option<Box<Numbers>>) {
 #[derive(Debug)]
 struct Object {
     /// Offset of the word that named it first.
-    slot: usize,
+    named_at: usize,
     /// Its cell, once someone has asked for it: `Arc<OnceLock<T>>`.
     cell: Option<Arc<dyn Any + Send + Sync>>,
     filled: bool,
@@ -163,7 +163,12 @@ impl Objects {
             return Err(DecodeError::new(Cause::Number, slot));
         }
         if number == next {
-            self.list.push(Object { slot, cell: None, filled: false, refers: Vec::new() });
+            self.list.push(Object {
+                named_at: slot,
+                cell: None,
+                filled: false,
+                refers: Vec::new(),
+            });
         }
         Ok(())
     }
@@ -183,7 +188,7 @@ impl Objects {
         let object = self.list.get_mut(number as usize - 1).ok_or_else(wrong)?;
         let cell = object.cell.get_or_insert_with(|| Arc::new(OnceLock::<T>::new()));
         let cell = Arc::clone(cell).downcast::<OnceLock<T>>().map_err(|_| wrong())?;
-        Ok(Reference { object: Shared(cell), is_first: object.slot == slot })
+        Ok(Reference { object: Shared(cell), is_first: object.named_at == slot })
     }
 
     /// Notes that the bytes of object `number` are being read from now on.

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use super::{ClientId, Credentials, Uuid};
+use super::{Badge, ClientId, Credentials, Uuid};
 
 /// A descriptor inside a structure, or none. Cheap to clone: clones share one descriptor.
 #[derive(Clone, Debug, Default)]
@@ -87,7 +87,7 @@ pub struct Caller {
     /// The client, named for ever: a recycled index has another generation.
     pub client: ClientId,
     /// The badge that the server chose for this client.
-    pub badge: u64,
+    pub badge: Badge,
     /// Verified by the kernel when the client connected.
     pub credentials: Credentials,
 }

@@ -21,6 +21,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::process::Uid;
 use rustix::time::Timespec;
 use sojourn_shm::{Segment, SegmentError};
 use std::sync::Arc;
@@ -41,7 +42,7 @@ pub struct ConnectOptions {
     pub timeout: Duration,
     /// Connect only to a server that runs as this user. Without this option, any process that binds
     /// an abstract name first can serve it.
-    pub server_uid: Option<u32>,
+    pub server_user: Option<Uid>,
 }
 
 impl Default for ConnectOptions {
@@ -52,7 +53,7 @@ impl Default for ConnectOptions {
             max_inflight: 0,
             max_message: 16 << 20,
             timeout: Duration::from_secs(5),
-            server_uid: None,
+            server_user: None,
         }
     }
 }
@@ -69,9 +70,9 @@ pub enum ConnectError {
     /// The server refuses the client.
     #[error("{0}: the server refuses: {1}")]
     Refused(String, Reason),
-    /// The server runs as another user than [`ConnectOptions::server_uid`].
+    /// The server runs as another user than [`ConnectOptions::server_user`].
     #[error("{0}: served by user {1}, not by {2}")]
-    WrongServer(String, u32, u32),
+    WrongServer(String, Uid, Uid),
     /// The server did not answer in time.
     #[error("{0}: the server did not answer in time; it may be stopped or have no thread")]
     TimedOut(String),
@@ -104,10 +105,10 @@ fn connect(address: Address, options: &ConnectOptions) -> Result<Connection, Con
     fault::point("client.connected");
     let system = |error| ConnectError::System(name.clone(), error);
     let server = ancillary::peer(socket.as_fd()).map_err(system)?;
-    if let Some(wanted) = options.server_uid
-        && server.uid != wanted
+    if let Some(wanted) = options.server_user
+        && server.user() != wanted
     {
-        return Err(ConnectError::WrongServer(name, server.uid, wanted));
+        return Err(ConnectError::WrongServer(name, server.user(), wanted));
     }
     let mut hello = Packet::new(Topic::Hello, 0);
     hello.a = GREETING;
@@ -124,7 +125,7 @@ fn connect(address: Address, options: &ConnectOptions) -> Result<Connection, Con
     }
     let region = |error| ConnectError::Region(name.clone(), error);
     let segment = Segment::accept(fd, layout.len()).map_err(region)?;
-    let id = ClientId { index: welcome.id, generation: welcome.a as u32 };
+    let id = ClientId { index: welcome.number, generation: welcome.a as u32 };
     let is_here = server.pid.cast_unsigned() == std::process::id();
     let space = is_here.then(|| Shared::in_this_space(EndpointId(welcome.d))).flatten();
     Ok(Connection::new(Parts {
@@ -192,7 +193,7 @@ fn await_welcome(
             Received::Packet { packet, mut fds, .. } => match (packet.topic, fds.pop()) {
                 (Topic::Welcome, Some(region)) if fds.is_empty() => Ok(Welcome { packet, region }),
                 (Topic::Refused, None) => {
-                    Err(ConnectError::Refused(name.into(), Reason::from_code(packet.id)))
+                    Err(ConnectError::Refused(name.into(), Reason::from_code(packet.number)))
                 }
                 _ => Err(ConnectError::Protocol(name.into())),
             },

@@ -11,14 +11,13 @@ use crate::control::Inbox;
 use crate::deadline::Deadline;
 use crate::fault;
 use crate::layout::{
-    CALL_LINE, DIRECT, Header, INLINE_WORDS, Kind, PAGE, Region, distance, is_answer, is_direct,
-    next_seq,
+    CALL_LINE, Header, INLINE_WORDS, Kind, PAGE, Region, Seq, distance, is_answer, next_seq,
 };
 use crate::link::ClientLink;
 use crate::lock::lock;
 use crate::message::Incoming;
 use crate::rt::Reason;
-use crate::rt::{Beside, CallError, ClientId};
+use crate::rt::{Beside, CallError, ClientId, GrantId};
 use crate::shared::Shared;
 use crate::wait::{Policy, Wait};
 use core::any::Any;
@@ -67,17 +66,17 @@ pub struct Connection {
     /// The server's link, if it lives in this address space.
     pub(crate) link: Option<Arc<ClientLink>>,
     /// Sequence number of the last request on the call line.
-    call: u32,
+    call: Seq,
     /// Sequence number of the last request in a slot.
-    pub(crate) seq: u32,
+    pub(crate) seq: Seq,
     /// Sequence number of the last request that the server is known to have taken.
-    consumed: u32,
+    consumed: Seq,
     /// Bits of the reply lines that wait for an answer.
     busy: u128,
     /// Bits of the reply lines whose call was given up.
     given_up: u128,
     /// The call outstanding on each line.
-    calls: [u32; 65],
+    calls: [Seq; 65],
     /// A request was given up after the server got only some of its pieces.
     pub(crate) is_torn: bool,
     server_cpu: u16,
@@ -90,7 +89,7 @@ pub struct Connection {
     inbox: Inbox,
     /// Answers to registrations.
     done: Vec<GrantAnswer>,
-    next_grant: u32,
+    next_grant: GrantId,
     ended: Option<Reason>,
     /// The kernel could not deliver descriptors of a packet.
     has_lost_fds: bool,
@@ -100,7 +99,7 @@ pub struct Connection {
 #[derive(Clone, Copy, Debug)]
 struct GrantAnswer {
     /// The grant's number.
-    id: u32,
+    id: GrantId,
     /// 0, or the code of the reason for a refusal.
     code: u64,
 }
@@ -119,7 +118,7 @@ pub(crate) struct PiecePlace<'r> {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Pending {
     pub(crate) line: u8,
-    pub(crate) seq: u32,
+    pub(crate) seq: Seq,
 }
 
 impl Connection {
@@ -128,12 +127,12 @@ impl Connection {
         Self {
             parts,
             link,
-            call: DIRECT,
-            seq: 0,
-            consumed: 0,
+            call: Seq::DIRECT,
+            seq: Seq(0),
+            consumed: Seq(0),
             busy: 0,
             given_up: 0,
-            calls: [0; 65],
+            calls: [Seq(0); 65],
             is_torn: false,
             server_cpu: 0,
             words: Box::new([0; INLINE_WORDS]),
@@ -142,7 +141,7 @@ impl Connection {
             incoming: Incoming::new(),
             inbox: Inbox::default(),
             done: Vec::new(),
-            next_grant: 1,
+            next_grant: GrantId(1),
             ended: None,
             has_lost_fds: false,
         }
@@ -260,7 +259,7 @@ impl Connection {
         Some(Pending { line: CALL_LINE, seq: header.seq })
     }
 
-    pub(crate) fn set_call(&mut self, line: u8, seq: u32) {
+    pub(crate) fn set_call(&mut self, line: u8, seq: Seq) {
         if let Some(call) = self.calls.get_mut(line as usize) {
             *call = seq;
         }
@@ -306,7 +305,7 @@ impl Connection {
             items: 0,
             cpu: self.parts.policy.cpu(),
             grants: 0,
-            after: if is_direct { self.seq as u8 } else { 0 },
+            after: if is_direct { self.seq.0 as u8 } else { 0 },
         }
     }
 
@@ -336,8 +335,8 @@ impl Connection {
     }
 
     #[inline]
-    fn published(&mut self, seq: u32) {
-        match is_direct(seq) {
+    fn published(&mut self, seq: Seq) {
+        match seq.is_direct() {
             true => self.call = seq,
             false => self.seq = seq,
         }
@@ -372,13 +371,13 @@ impl Connection {
     /// Returns the place of the piece in slot `seq`: the whole area, or `piece_len` bytes of it.
     /// Pieces take turns within the area, because memory that the peer has read a while ago is
     /// written faster than memory that it read last (`docs/understand/benchmarks.md`).
-    pub(crate) fn piece_area(&self, seq: u32, piece_len: Option<usize>) -> PiecePlace<'_> {
+    pub(crate) fn piece_area(&self, seq: Seq, piece_len: Option<usize>) -> PiecePlace<'_> {
         let layout = self.parts.region.layout;
         let area = self.parts.region.request_area(seq);
         let whole = PiecePlace { offset: 0, area };
         let Some(len) = piece_len else { return whole };
         let turns = (layout.area / len).max(1);
-        let offset = (seq / layout.slots) as usize % turns * len;
+        let offset = (seq.0 / layout.slots) as usize % turns * len;
         let piece = |area| PiecePlace { offset: offset as u64, area };
         area.part(offset, len).map_or(whole, piece)
     }
@@ -391,7 +390,7 @@ impl Connection {
             return true;
         }
         // SYNC: acquire; pairs with the release store in `publish_consumed`.
-        let consumed = self.parts.region.consumed().load(Ordering::Acquire);
+        let consumed = Seq(self.parts.region.consumed().load(Ordering::Acquire));
         // A count above the number of sent requests is ignored.
         if distance(consumed, self.seq) <= slots {
             self.consumed = consumed;

@@ -7,6 +7,7 @@
 //! `connect` and `connection` for the client).
 
 use crate::ancillary::{self, Arrived};
+use crate::layout::Seq;
 use crate::rt::Credentials;
 use crate::shares::Share;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -26,20 +27,20 @@ pub(crate) enum Topic {
     /// Client: `a` greeting, `b` calls wanted outstanding | payload wanted << 32, `c` longest
     /// answer.
     Hello = 1,
-    /// Server: `id` index, `a` generation | slots << 32, `b` area | [`WHOLE`], `c` longest request,
+    /// Server: `number` index, `a` generation | slots << 32, `b` area | [`WHOLE`], `c` longest request,
     /// `d` the endpoint's number in its address space; the region.
     Welcome = 2,
-    /// Server: `id` the reason.
+    /// Server: `number` the reason.
     Refused = 3,
     /// Either: a wake-up to look at the region.
     Wake = 4,
-    /// Either: `id` the sequence number of the message that announces these descriptors.
+    /// Either: `number` the sequence number of the message that announces these descriptors.
     Descriptors = 5,
-    /// Client: `id` the grant, `a` length, `b` 1 if writable; the segment.
+    /// Client: `number` the grant, `a` length, `b` 1 if writable; the segment.
     Register = 6,
-    /// Client: `id` the grant.
+    /// Client: `number` the grant.
     Unregister = 7,
-    /// Server: answers the last two; `id` the grant, `a` 0 or a reason.
+    /// Server: answers the last two; `number` the grant, `a` 0 or a reason.
     Done = 8,
 }
 
@@ -47,7 +48,8 @@ pub(crate) enum Topic {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Packet {
     pub(crate) topic: Topic,
-    pub(crate) id: u32,
+    /// The number that the topic tells of.
+    pub(crate) number: u32,
     pub(crate) a: u64,
     pub(crate) b: u64,
     pub(crate) c: u64,
@@ -55,14 +57,14 @@ pub(crate) struct Packet {
 }
 
 impl Packet {
-    pub(crate) fn new(topic: Topic, id: u32) -> Self {
-        Self { topic, id, a: 0, b: 0, c: 0, d: 0 }
+    pub(crate) fn new(topic: Topic, number: u32) -> Self {
+        Self { topic, number, a: 0, b: 0, c: 0, d: 0 }
     }
 
     fn to_bytes(self) -> [u8; PACKET_LEN] {
         let mut bytes = [0; PACKET_LEN];
         bytes[..4].copy_from_slice(&(self.topic as u32).to_ne_bytes());
-        bytes[4..8].copy_from_slice(&self.id.to_ne_bytes());
+        bytes[4..8].copy_from_slice(&self.number.to_ne_bytes());
         bytes[8..16].copy_from_slice(&self.a.to_ne_bytes());
         bytes[16..24].copy_from_slice(&self.b.to_ne_bytes());
         bytes[24..32].copy_from_slice(&self.c.to_ne_bytes());
@@ -85,7 +87,7 @@ impl Packet {
             8 => Topic::Done,
             _ => return None,
         };
-        Some(Self { topic, id: half(4), a: word(8), b: word(16), c: word(24), d: word(32) })
+        Some(Self { topic, number: half(4), a: word(8), b: word(16), c: word(24), d: word(32) })
     }
 }
 
@@ -139,7 +141,7 @@ pub(crate) fn read(arrived: Result<Arrived, Errno>, bytes: &[u8; PACKET_LEN + 1]
 #[derive(Debug)]
 pub(crate) struct Batch {
     /// The sequence number of that message.
-    pub(crate) seq: u32,
+    pub(crate) seq: Seq,
     pub(crate) fds: Vec<OwnedFd>,
     /// The share of a server's descriptors that its client has so; a client counts none.
     pub(crate) share: Option<Share>,
@@ -162,7 +164,7 @@ impl Inbox {
     }
 
     /// Takes the batch for message `seq`.
-    pub(crate) fn take(&mut self, seq: u32) -> Option<Vec<OwnedFd>> {
+    pub(crate) fn take(&mut self, seq: Seq) -> Option<Vec<OwnedFd>> {
         let at = self.batches.iter().position(|batch| batch.seq == seq)?;
         let Batch { fds, share, .. } = self.batches.swap_remove(at);
         drop(share);
@@ -200,7 +202,7 @@ mod tests {
     #[test]
     fn packets_and_descriptors_arrive_as_sent() {
         let (ours, theirs) = pair();
-        let packet = Packet { topic: Topic::Register, id: 7, a: 1 << 40, b: 2, c: 3, d: 4 };
+        let packet = Packet { topic: Topic::Register, number: 7, a: 1 << 40, b: 2, c: 3, d: 4 };
         send(ours.as_fd(), packet, &[ours.as_fd(), theirs.as_fd()]).unwrap();
         match receive(theirs.as_fd()) {
             Received::Packet { packet: got, fds, lost, .. } => {
@@ -225,9 +227,12 @@ mod tests {
     #[test]
     fn an_inbox_is_bounded_and_finds_by_sequence() {
         let mut inbox = Inbox::default();
-        let batch = |seq| Batch { seq, fds: vec![], share: None };
+        let batch = |seq| Batch { seq: Seq(seq), fds: vec![], share: None };
         assert!(inbox.put(batch(1), 2) && inbox.put(batch(2), 2));
         assert!(!inbox.put(batch(3), 2));
-        assert!(inbox.take(2).is_some() && inbox.take(2).is_none() && inbox.take(1).is_some());
+        let [one, two] = [Seq(1), Seq(2)];
+        assert!(
+            inbox.take(two).is_some() && inbox.take(two).is_none() && inbox.take(one).is_some()
+        );
     }
 }

@@ -10,7 +10,7 @@ use crate::connection::{Connection, Pending, PiecePlace};
 use crate::control::{Packet, Topic};
 use crate::deadline::Deadline;
 use crate::fault;
-use crate::layout::{BY_REFERENCE, DIRECT, Header, INLINE_MAX, Kind, LONG, is_direct, next_seq};
+use crate::layout::{BY_REFERENCE, Header, INLINE_MAX, Kind, LONG, Seq, next_seq};
 use crate::link::LocalRequest;
 use crate::lock::lock;
 use crate::message::{bytes_of, bytes_of_mut};
@@ -197,7 +197,7 @@ impl<'c, 'd> Draft<'c, 'd> {
         connection.own.clear();
         connection.own.resize(self.body_len.div_ceil(8), 0);
         if let Some(body) =
-            connection.parts.region.request_area(DIRECT).part(TABLE_LEN, self.body_len)
+            connection.parts.region.request_area(Seq::DIRECT).part(TABLE_LEN, self.body_len)
         {
             body.copy_to(bytes_of_mut(&mut connection.own));
         }
@@ -219,7 +219,7 @@ impl<'c, 'd> Draft<'c, 'd> {
             if total.is_none_or(|total| total > self.connection.parts.request_max) {
                 return Err(CallError::TooLarge);
             }
-            let packet = Packet::new(Topic::Descriptors, header.seq);
+            let packet = Packet::new(Topic::Descriptors, header.seq.0);
             self.connection.send_packet(packet, fds, deadline)?;
             fault::point("client.descriptors");
         }
@@ -300,7 +300,7 @@ fn post_pieces(
     // a server on this processor would only take turns.
     let overlaps = !connection.is_server_here();
     // One-way messages overlap with each other without being split.
-    let may_split = header.kind == Kind::Call && gather.has_body() && !is_direct(header.seq);
+    let may_split = header.kind == Kind::Call && gather.has_body() && !header.seq.is_direct();
     let piece_len = if may_split { connection.piece_len(total) } else { None };
     let PiecePlace { offset, area } = connection.piece_area(header.seq, piece_len);
     let mut sent = gather.copy(0, area) as u64;
@@ -350,7 +350,7 @@ pub(crate) fn place(connection: &mut Connection, body_len: usize) -> BodyPlace {
 fn long_place(connection: &mut Connection, body_len: usize) -> BodyPlace {
     if connection.link.is_none() && !connection.is_torn {
         let direct = connection.is_call_line_free();
-        let seq = if direct { DIRECT } else { next_seq(connection.seq) };
+        let seq = if direct { Seq::DIRECT } else { next_seq(connection.seq) };
         if (direct || connection.has_room())
             && let Some(body) = connection.parts.region.request_area(seq).part(TABLE_LEN, body_len)
         {

@@ -10,7 +10,7 @@ use crate::connection::{Connection, Parts, Pending};
 use crate::control::{self, Received};
 use crate::deadline::Deadline;
 use crate::grant::Memory;
-use crate::layout::{DIRECT, Layout, NewRegion, Region, next_seq};
+use crate::layout::{Layout, NewRegion, Region, Seq, next_seq};
 use crate::link::ServerThread;
 use crate::link::{ClientLink, Terms};
 use crate::rt::{ClientId, Credentials, Fault};
@@ -69,24 +69,26 @@ impl<'b> Program<'b> {
 struct Peer {
     region: Region,
     socket: OwnedFd,
-    call: u32,
-    seq: u32,
+    call: Seq,
+    seq: Seq,
 }
 
 impl Peer {
-    fn line(&mut self, program: &mut Program<'_>, seq: u32, kinds: [u8; 4], answers: bool) {
+    fn line(&mut self, program: &mut Program<'_>, seq: Seq, kinds: [u8; 4], answers: bool) {
         let what = program.byte();
         let kind = if what & 0xe0 == 0xe0 { what } else { kinds[usize::from(what & 3)] };
         let flags = u64::from(program.byte() % 5);
-        let tag =
-            u64::from(seq) | u64::from(program.byte()) << 32 | u64::from(kind) << 48 | flags << 56;
+        let tag = u64::from(seq.0)
+            | u64::from(program.byte()) << 32
+            | u64::from(kind) << 48
+            | flags << 56;
         let mut meta = program.word();
         if what & 4 == 0 {
             // Counts that may be valid.
             meta &= 0x0003_0000_0303_0f3f;
         }
-        if seq & DIRECT != 0 {
-            meta = meta & !(0xff << 56) | u64::from(self.seq & 0xff) << 56;
+        if seq.is_direct() {
+            meta = meta & !(0xff << 56) | u64::from(self.seq.0 & 0xff) << 56;
         }
         let rest = [program.size(), program.size(), program.word()];
         let line =
@@ -105,7 +107,7 @@ impl Peer {
                 self.line(program, self.call, [1, 1, 1, 4], false);
             }
             2 => {
-                let seq = program.word() as u32;
+                let seq = Seq(program.word() as u32);
                 self.line(program, seq, [1, 2, 4, 6], false);
             }
             3 => self.table(program),
@@ -127,7 +129,7 @@ impl Peer {
         }
         let area = match which >> 3 & 3 {
             0 => self.region.request_area(next_seq(self.seq)),
-            1 => self.region.request_area(DIRECT),
+            1 => self.region.request_area(Seq::DIRECT),
             _ => self.region.reply_area(which >> 5),
         };
         area.copy_from(&table);
@@ -142,7 +144,7 @@ impl Peer {
         packet[0] = how & 15;
         packet[4..8].copy_from_slice(&program.take::<4>());
         if how & 16 != 0 {
-            packet[4..8].copy_from_slice(&next_seq(self.seq).to_ne_bytes());
+            packet[4..8].copy_from_slice(&next_seq(self.seq).0.to_ne_bytes());
         }
         packet[8] = program.byte();
         let len = if how & 0xe0 == 0xe0 { usize::from(program.byte()) % 41 } else { 40 };
@@ -189,7 +191,7 @@ fn meet() -> Option<Meeting> {
     let NewRegion { segment, region: ours } = Region::create(layout).ok()?;
     let region = Region::open(&segment, layout).ok()?;
     let Sockets { ours: socket, theirs } = sockets()?;
-    let peer = Peer { region, socket: theirs, call: DIRECT, seq: 0 };
+    let peer = Peer { region, socket: theirs, call: Seq::DIRECT, seq: Seq(0) };
     Some(Meeting { region: ours, socket, peer, _segment: segment })
 }
 
@@ -304,14 +306,14 @@ pub fn reply(bytes: &[u8]) {
             }
             8..=10 => {
                 // The answer mostly belongs to an outstanding call.
-                let last = pending.last().map_or(0, |pending| pending.seq);
-                let seq = if program.byte() & 7 == 0 { program.word() as u32 } else { last };
+                let last = pending.last().map_or(Seq(0), |pending| pending.seq);
+                let seq = if program.byte() & 7 == 0 { Seq(program.word() as u32) } else { last };
                 peer.line(&mut program, seq, [6, 7, 6, 6], true);
             }
             11 => peer.table(&mut program),
             12 => peer.step(&mut program, 4),
             13 => {
-                let all = connection.seq;
+                let all = connection.seq.0;
                 peer.region.consumed().store(all, sojourn_shm::Ordering::Release);
             }
             14 => peer.packet(&mut program),

@@ -25,6 +25,7 @@ use rustix::event::epoll::{self, Event};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
+use rustix::process::Uid;
 use rustix::time::Timespec;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -43,7 +44,7 @@ struct Guest {
     socket: ClientSocket,
     until_ns: u64,
     /// The user that connected, or, for an offered socket, the user that offered it.
-    uid: u32,
+    user: Uid,
     /// True if [`crate::Endpoint::offer`] made the socket: the greeting's credentials then identify
     /// the client.
     is_offered: bool,
@@ -170,10 +171,11 @@ impl Lobby {
         if self.guests.len() >= LOBBY_MAX {
             self.make_room();
         }
-        let uid = ancillary::peer(socket.as_fd()).map_or(u32::MAX, |who| who.uid);
+        let nobody = Uid::from_raw_unchecked(u32::MAX);
+        let user = ancillary::peer(socket.as_fd()).map_or(nobody, |who| who.user());
         // An offered socket was made by the server itself, so no proxy shares it.
         let shared = match self.control.proxies.as_ref().filter(|_| !is_offered) {
-            Some(proxies) => proxies.share(socket, uid),
+            Some(proxies) => proxies.share(socket, user),
             None => Some(socket.into()),
         };
         let Some(socket) = shared else { return };
@@ -181,19 +183,19 @@ impl Lobby {
         self.next_guest = id.next();
         if self.control.watch(&socket, Watched::Guest(id)).is_ok() {
             let until_ns = now_ns() + GREET_NS;
-            self.guests.insert(id, Guest { socket, until_ns, uid, is_offered });
+            self.guests.insert(id, Guest { socket, until_ns, user, is_offered });
         }
     }
 
     /// Dismisses the guest that has waited longest among those of the user that has most guests.
     /// Honest clients greet at once, and many sockets of one user do not displace another user's.
     fn make_room(&mut self) {
-        let mut crowds: HashMap<u32, usize> = HashMap::new();
+        let mut crowds: HashMap<Uid, usize> = HashMap::new();
         for guest in self.guests.values() {
-            *crowds.entry(guest.uid).or_default() += 1;
+            *crowds.entry(guest.user).or_default() += 1;
         }
         let rank = |guest: &Guest| {
-            (crowds.get(&guest.uid).copied().unwrap_or(0), core::cmp::Reverse(guest.until_ns))
+            (crowds.get(&guest.user).copied().unwrap_or(0), core::cmp::Reverse(guest.until_ns))
         };
         let last = self.guests.iter().max_by_key(|(_, guest)| rank(guest)).map(|(id, _)| *id);
         if let Some(guest) = last.and_then(|last| self.guests.remove(&last)) {
@@ -255,7 +257,7 @@ impl Lobby {
     }
 
     fn greeted(&mut self, greeted: GreetedClient) {
-        if self.has_too_many(greeted.credentials.uid) {
+        if self.has_too_many(greeted.credentials.user()) {
             return refuse(&greeted.socket, Reason::TooManyOfUser);
         }
         if !lock(&self.shared.threads).is_empty() {
@@ -268,8 +270,8 @@ impl Lobby {
     }
 
     /// Returns true if a user has as many clients as allowed, counting served and waiting ones.
-    fn has_too_many(&self, uid: u32) -> bool {
-        let is_theirs = |who: &Credentials| who.uid == uid;
+    fn has_too_many(&self, user: Uid) -> bool {
+        let is_theirs = |who: &Credentials| who.user() == user;
         let links = lock(&self.shared.links);
         let served = links.iter().filter_map(|slot| slot.link.as_ref());
         let (mut all, mut theirs) = (self.waiting.len(), 0);
@@ -279,9 +281,8 @@ impl Lobby {
         }
         drop(links);
         theirs += self.waiting.iter().filter(|guest| is_theirs(&guest.credentials)).count();
-        let process_user = || rustix::process::geteuid().as_raw();
-        let own = self.shared.options.own_user.unwrap_or_else(process_user);
-        self.shared.options.is_full_for(uid, own, Clients { theirs, all })
+        let own = self.shared.options.own_user.unwrap_or_else(rustix::process::geteuid);
+        self.shared.options.is_full_for(user, own, Clients { theirs, all })
     }
 
     /// Gives a client that greeted its region and its thread.

@@ -14,8 +14,8 @@
 
 use crate::fault;
 use crate::layout::{
-    BY_REFERENCE, CALL_LINE, DIRECT, Header, INLINE_WORDS, Kind, LONG, is_call, is_direct,
-    next_seq, tag_seq,
+    BY_REFERENCE, CALL_LINE, DIRECT, Header, INLINE_WORDS, Kind, LONG, Seq, is_call, next_seq,
+    tag_seq,
 };
 use crate::link::{CallStart, ClientLink, LocalRequest};
 use crate::lock::lock;
@@ -54,13 +54,13 @@ pub(crate) struct Lane {
     /// A spare reference for the next token, so that counting it costs nothing.
     pub(crate) spare: Option<Arc<ClientLink>>,
     /// The next expected sequence numbers on the call line and in the slots; the first is 1.
-    call: u32,
-    seq: u32,
+    call: Seq,
+    seq: Seq,
     /// True in the first round of the slots, in which empty slots have tag 0.
     is_first_round: bool,
     assembly: Option<Assembly>,
     /// The slot whose message's items are being read in its area, so that it is not given back yet.
-    held: Option<u32>,
+    held: Option<Seq>,
     /// The processor on which the client was last seen.
     pub(crate) cpu: u16,
     /// The number of sleeps of the thread since this lane's last request.
@@ -76,8 +76,8 @@ impl Lane {
         Self {
             spare: Some(Arc::clone(&link)),
             link,
-            call: DIRECT | 1,
-            seq: 1,
+            call: Seq(DIRECT | 1),
+            seq: Seq(1),
             is_first_round: true,
             assembly: None,
             held: None,
@@ -201,7 +201,7 @@ impl Lane {
         }
         self.saw(header.cpu);
         self.seq = next_seq(self.seq);
-        if self.is_first_round && self.seq > self.link.region.layout.slots {
+        if self.is_first_round && self.seq.0 > self.link.region.layout.slots {
             self.is_first_round = false;
         }
         Ok(look)
@@ -213,7 +213,7 @@ impl Lane {
         incoming: &mut Incoming,
     ) -> Result<LaneEvent, Reason> {
         let is_call = header.kind == Kind::Call;
-        let is_here = (header.line == CALL_LINE) == is_direct(header.seq);
+        let is_here = (header.line == CALL_LINE) == header.seq.is_direct();
         if is_call {
             let begun = match is_here {
                 true => self.link.begin_call(header.line, header.seq),
@@ -258,7 +258,7 @@ impl Lane {
             };
             return loaded.map(|()| LaneEvent::Message).ok_or(Reason::BadLength);
         }
-        if is_direct(header.seq) {
+        if header.seq.is_direct() {
             // Pieces come in slots only.
             return Err(Reason::BadLength);
         }

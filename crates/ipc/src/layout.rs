@@ -8,7 +8,7 @@
 use crate::rt::gather::TABLE_LEN;
 use crate::rt::{FDS_MAX, GRANTS_MAX, ITEMS_MAX};
 use core::ptr::NonNull;
-pub(crate) use sojourn_shm::ring::{DIRECT, distance, is_answer, is_call, next_seq, tag_seq};
+pub(crate) use sojourn_shm::ring::{DIRECT, Seq, distance, is_answer, is_call, next_seq, tag_seq};
 use sojourn_shm::{
     Access, AtomicU32, AtomicU64, Line, Mapping, NewSegment, Segment, SegmentError, Span,
 };
@@ -128,13 +128,13 @@ impl Region {
     /// Returns the line of request `seq`: the call line for numbers with [`DIRECT`], otherwise its
     /// slot's.
     #[inline(always)]
-    pub(crate) fn request(&self, seq: u32) -> &Line {
-        if is_direct(seq) { self.reply(CALL_LINE) } else { self.slot(seq) }
+    pub(crate) fn request(&self, seq: Seq) -> &Line {
+        if seq.is_direct() { self.reply(CALL_LINE) } else { self.slot(seq) }
     }
 
     /// Returns the line of the slot that request `seq` uses.
     #[inline(always)]
-    pub(crate) fn slot(&self, seq: u32) -> &Line {
+    pub(crate) fn slot(&self, seq: Seq) -> &Line {
         self.at(LINES + self.slot_number(seq) * LINE)
     }
 
@@ -146,8 +146,8 @@ impl Region {
     }
 
     #[inline(always)]
-    fn slot_number(&self, seq: u32) -> usize {
-        (seq & (self.layout.slots - 1)) as usize
+    fn slot_number(&self, seq: Seq) -> usize {
+        (seq.0 & (self.layout.slots - 1)) as usize
     }
 
     #[inline(always)]
@@ -156,9 +156,9 @@ impl Region {
     }
 
     /// Returns the message area of request `seq`.
-    pub(crate) fn request_area(&self, seq: u32) -> Span<'_> {
+    pub(crate) fn request_area(&self, seq: Seq) -> Span<'_> {
         let last = self.layout.slots as usize;
-        self.area(if is_direct(seq) { last } else { self.slot_number(seq) })
+        self.area(if seq.is_direct() { last } else { self.slot_number(seq) })
     }
 
     /// Returns the message area of reply line `line`.
@@ -280,7 +280,7 @@ pub(crate) const CPU_SHIFT: u32 = 32;
 /// Header of a line: tag word and meta word, unpacked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
-    pub(crate) seq: u32,
+    pub(crate) seq: Seq,
     pub(crate) op: u16,
     pub(crate) kind: Kind,
     pub(crate) flags: u8,
@@ -297,16 +297,10 @@ pub(crate) struct Header {
     pub(crate) after: u8,
 }
 
-/// Returns true if request `seq` travels on the call line.
-#[inline(always)]
-pub(crate) fn is_direct(seq: u32) -> bool {
-    seq & DIRECT != 0
-}
-
 impl Header {
     #[inline(always)]
     pub(crate) fn tag(&self) -> u64 {
-        u64::from(self.seq)
+        u64::from(self.seq.0)
             | u64::from(self.op) << 32
             | (self.kind as u64) << 48
             | u64::from(self.flags) << 56
@@ -328,7 +322,7 @@ impl Header {
     #[inline(always)]
     pub(crate) fn unpack(tag: u64, meta: u64) -> Option<Self> {
         let header = Self {
-            seq: tag as u32,
+            seq: tag_seq(tag),
             op: (tag >> 32) as u16,
             kind: Kind::from_byte((tag >> 48) as u8)?,
             flags: (tag >> 56) as u8,
@@ -377,9 +371,9 @@ mod tests {
         for layout in [Layout::new(1, 1), Layout::new(64, 100_000)] {
             let region = Region::create(layout).unwrap().region;
             for seq in [0, 1, layout.slots - 1, u32::MAX] {
-                region.request(seq).publish(1, 2, &[2; 20]);
+                region.request(Seq(seq)).publish(1, 2, &[2; 20]);
                 region.reply(seq as u8).publish(1, 2, &[2; 20]);
-                assert_eq!(region.request_area(seq).len(), layout.area);
+                assert_eq!(region.request_area(Seq(seq)).len(), layout.area);
                 assert_eq!(region.reply_area(seq as u8).len(), layout.area);
             }
         }

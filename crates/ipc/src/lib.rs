@@ -85,7 +85,8 @@ pub use layout::INLINE_MAX;
 pub use options::ServerOptions;
 pub use reply::{ReadyReply, ReplyDraft, ReplyToken};
 pub use rt::{
-    CallError, ClientId, Credentials, FDS_MAX, Fault, GRANTS_MAX, Gone, Grant, ITEMS_MAX, Reason,
+    Badge, CallError, ClientId, Credentials, FDS_MAX, Fault, GRANTS_MAX, Gone, Grant, GrantId,
+    ITEMS_MAX, Reason,
 };
 pub use server::Server;
 pub use server::event::{Event, RecvError};

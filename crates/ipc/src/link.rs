@@ -6,11 +6,11 @@
 
 use crate::control::{self, Batch, Inbox, Packet, Topic};
 use crate::grant::Granted;
-use crate::layout::{INLINE_WORDS, Region};
+use crate::layout::{INLINE_WORDS, Region, Seq};
 use crate::lock::lock;
 use crate::proxy::ClientSocket;
 use crate::rt::Reason;
-use crate::rt::{Beside, ClientId, Credentials, FDS_MAX};
+use crate::rt::{Badge, Beside, ClientId, Credentials, FDS_MAX, GrantId};
 use crate::shares::Budget;
 use crate::thread::{Mailbox, Note};
 use core::cell::UnsafeCell;
@@ -76,7 +76,7 @@ pub(crate) struct LongReply {
 /// Memory of a caller in this address space, on loan while the caller waits for its answer.
 #[derive(Debug)]
 pub(crate) struct LocalRequest {
-    pub(crate) seq: u32,
+    pub(crate) seq: Seq,
     pub(crate) body: *const [u8],
     pub(crate) items: Vec<*const [u8]>,
 }
@@ -96,7 +96,7 @@ pub(crate) struct Local {
 /// A long answer to a caller in this address space.
 #[derive(Debug)]
 pub(crate) struct LocalReply {
-    pub(crate) seq: u32,
+    pub(crate) seq: Seq,
     pub(crate) stream: Vec<u64>,
 }
 
@@ -104,7 +104,7 @@ pub(crate) struct LocalReply {
 #[derive(Debug)]
 pub(crate) struct RegisteredGrant {
     /// The client's number for it.
-    pub(crate) id: u32,
+    pub(crate) id: GrantId,
     pub(crate) granted: Arc<Granted>,
 }
 
@@ -114,7 +114,7 @@ pub struct CallNumbers {
     /// The reply line.
     pub line: u8,
     /// The sequence number.
-    pub seq: u32,
+    pub seq: Seq,
 }
 
 /// The mailbox of a server thread.
@@ -202,13 +202,17 @@ impl ClientLink {
         }
     }
 
+    pub(crate) fn badge(&self) -> Badge {
+        Badge(self.badge.load(Ordering::Relaxed))
+    }
+
     /// Notes that call `seq` wants its answer on `line`.
     #[inline]
-    pub(crate) fn begin_call(&self, line: u8, seq: u32) -> CallStart {
+    pub(crate) fn begin_call(&self, line: u8, seq: Seq) -> CallStart {
         let Some(line) = self.lines.get(line as usize) else { return CallStart::No };
         match line.outstanding.load(Ordering::Acquire) {
             0 => {
-                line.outstanding.store(1 << 32 | u64::from(seq), Ordering::Relaxed);
+                line.outstanding.store(1 << 32 | u64::from(seq.0), Ordering::Relaxed);
                 CallStart::Yes
             }
             ANSWERING => CallStart::Later,
@@ -218,25 +222,25 @@ impl ClientLink {
 
     /// Claims call `seq` on `line` for an answer: true once, for one caller, if it is outstanding.
     #[inline]
-    pub(crate) fn claim_call(&self, line: u8, seq: u32) -> bool {
+    pub(crate) fn claim_call(&self, line: u8, seq: Seq) -> bool {
         let Some(line) = self.lines.get(line as usize) else { return false };
-        let (outstanding, claimed) = (1 << 32 | u64::from(seq), 2 << 32 | u64::from(seq));
+        let (outstanding, claimed) = (1 << 32 | u64::from(seq.0), 2 << 32 | u64::from(seq.0));
         line.outstanding
             .compare_exchange(outstanding, claimed, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
     }
 
     /// Returns the call that is outstanding and unclaimed on `line`.
-    pub(crate) fn unclaimed(&self, line: u8) -> Option<u32> {
+    pub(crate) fn unclaimed(&self, line: u8) -> Option<Seq> {
         let outstanding = self.lines.get(line as usize)?.outstanding.load(Ordering::Acquire);
-        (outstanding >> 32 == 1).then_some(outstanding as u32)
+        (outstanding >> 32 == 1).then_some(Seq(outstanding as u32))
     }
 
     /// Returns true if call `seq` on `line` is outstanding and unclaimed.
     #[inline]
-    pub(crate) fn is_outstanding(&self, line: u8, seq: u32) -> bool {
+    pub(crate) fn is_outstanding(&self, line: u8, seq: Seq) -> bool {
         self.lines.get(line as usize).is_some_and(|line| {
-            line.outstanding.load(Ordering::Acquire) == 1 << 32 | u64::from(seq)
+            line.outstanding.load(Ordering::Acquire) == 1 << 32 | u64::from(seq.0)
         })
     }
 
@@ -290,8 +294,8 @@ impl ClientLink {
 
     /// Sends the descriptors of answer `seq`. Fails, without waiting, if the client lets its socket
     /// fill up or the kernel cannot hold more descriptors in flight.
-    pub(crate) fn send_fds(&self, seq: u32, fds: &[BorrowedFd<'_>]) -> bool {
-        let packet = Packet::new(Topic::Descriptors, seq);
+    pub(crate) fn send_fds(&self, seq: Seq, fds: &[BorrowedFd<'_>]) -> bool {
+        let packet = Packet::new(Topic::Descriptors, seq.0);
         fds.len() <= FDS_MAX && control::send(self.socket.as_fd(), packet, fds).is_ok()
     }
 
@@ -309,8 +313,8 @@ impl ClientLink {
     }
 
     /// Keeps descriptors until their message comes; returns false if too many wait.
-    pub(crate) fn put_fds(&self, seq: u32, fds: Vec<OwnedFd>) -> bool {
-        let share = self.budget.descriptors.take(self.credentials.uid, fds.len());
+    pub(crate) fn put_fds(&self, seq: Seq, fds: Vec<OwnedFd>) -> bool {
+        let share = self.budget.descriptors.take(self.credentials.user(), fds.len());
         let batches_max = BATCHES_MAX * self.lines.len();
         share.is_some() && lock(&self.inbox).put(Batch { seq, fds, share }, batches_max)
     }
@@ -324,7 +328,7 @@ impl ClientLink {
     /// Waits until no thread reads, or will read, the memory lent by the caller of request `seq`.
     /// Needed only if the call ended without an answer, since an answer comes after the loan.
     #[cold]
-    pub(crate) fn await_loan(&self, seq: u32) {
+    pub(crate) fn await_loan(&self, seq: Seq) {
         loop {
             let mut local = lock(&self.local);
             local.request.take_if(|request| request.seq == seq);

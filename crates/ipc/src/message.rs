@@ -4,7 +4,7 @@
 //! stay in the region until they are copied once to their target. Not here: the source of the bytes
 //! (`lane` for the server, `connection` for the client).
 
-use crate::layout::{Header, INLINE_WORDS, Kind};
+use crate::layout::{Header, INLINE_WORDS, Kind, Seq};
 use crate::rt::gather::{Extent, Parts, TABLE_LEN};
 use crate::rt::{self, FdList, GRANTS_MAX, Grant, ITEMS_MAX, Item, SharedBytes};
 use rustix::fd::{BorrowedFd, OwnedFd};
@@ -65,7 +65,7 @@ impl Incoming {
     pub(crate) fn new() -> Self {
         Self {
             header: Header {
-                seq: 0,
+                seq: Seq(0),
                 op: 0,
                 kind: Kind::Send,
                 flags: 0,

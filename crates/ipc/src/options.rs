@@ -3,6 +3,7 @@
 //! Not here: a client's options (`connect`).
 
 use crate::wait::Wait;
+use rustix::process::Uid;
 
 /// The options and limits of a server.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +25,7 @@ pub struct ServerOptions {
     /// in the server's user name space count as one (`/proc/sys/kernel/overflowuid`).
     pub clients_per_user_max: u32,
     /// The user that counts as the server's own; `None` is the user of the process.
-    pub own_user: Option<u32>,
+    pub own_user: Option<Uid>,
     /// Bytes of memory that one client may register as grants.
     pub max_granted: u64,
     /// String items of a request that fits its area stay in the region, where the client can change
@@ -57,21 +58,21 @@ pub(crate) struct Clients {
 }
 
 impl ServerOptions {
-    /// Returns true if user `uid` has as many clients as it may have. By default each user but the
+    /// Returns true if `user` has as many clients as it may have. By default each user but the
     /// server's own must leave as many places free as it has, so that some places are left even if
     /// many users take all that they may.
-    pub(crate) fn is_full_for(&self, uid: u32, own: u32, clients: Clients) -> bool {
+    pub(crate) fn is_full_for(&self, user: Uid, own: Uid, clients: Clients) -> bool {
         let Clients { theirs, all } = clients;
         let left = (self.max_clients as usize).saturating_sub(all + 1);
         let takes_too_much =
-            self.clients_per_user_max == 0 && uid != own && theirs > 0 && theirs + 1 > left;
-        theirs >= self.clients_of(uid, own) || takes_too_much
+            self.clients_per_user_max == 0 && user != own && theirs > 0 && theirs + 1 > left;
+        theirs >= self.clients_of(user, own) || takes_too_much
     }
 
-    /// Returns the number of clients that user `uid` may have at a server that runs as `own`.
-    pub(crate) fn clients_of(&self, uid: u32, own: u32) -> usize {
+    /// Returns the number of clients that `user` may have at a server that runs as `own`.
+    pub(crate) fn clients_of(&self, user: Uid, own: Uid) -> usize {
         match self.clients_per_user_max {
-            0 if uid == own => usize::MAX,
+            0 if user == own => usize::MAX,
             0 => (self.max_clients as usize / 2).max(1),
             max => max as usize,
         }
@@ -84,15 +85,16 @@ mod tests {
 
     #[test]
     fn one_user_may_have_so_many_clients() {
+        let (own, other) = (Uid::from_raw(7), Uid::from_raw(8));
         let of = |max_clients, clients_per_user_max| {
             let options =
                 ServerOptions { max_clients, clients_per_user_max, ..ServerOptions::default() };
-            (options.clients_of(7, 7), options.clients_of(8, 7))
+            (options.clients_of(own, own), options.clients_of(other, own))
         };
         assert_eq!(of(4096, 0), (usize::MAX, 2048));
         assert_eq!(of(1, 0), (usize::MAX, 1));
         let options = ServerOptions { max_clients: 100, ..ServerOptions::default() };
-        let is_full = |theirs, all| options.is_full_for(8, 7, Clients { theirs, all });
+        let is_full = |theirs, all| options.is_full_for(other, own, Clients { theirs, all });
         assert!(!is_full(49, 49) && is_full(50, 50));
         assert!(!is_full(24, 74) && is_full(25, 75), "another has fifty");
         assert!(!is_full(0, 99), "one more");

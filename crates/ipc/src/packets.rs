@@ -5,8 +5,10 @@
 
 use crate::control::{self, Received, Topic};
 use crate::grant::{Granted, REGISTERED_MAX};
+use crate::layout::Seq;
 use crate::link::{ClientLink, RegisteredGrant};
 use crate::lock::lock;
+use crate::rt::GrantId;
 use crate::rt::Reason;
 use crate::shares::Share;
 use crate::thread::Note;
@@ -20,7 +22,7 @@ const PACKETS_AT_ONCE: u32 = 64;
 impl ClientLink {
     /// Takes the descriptors of request `seq`. The client sent them before it published the
     /// request, so they are in the inbox or in the socket.
-    pub(crate) fn take_fds(&self, seq: u32) -> Option<Vec<OwnedFd>> {
+    pub(crate) fn take_fds(&self, seq: Seq) -> Option<Vec<OwnedFd>> {
         loop {
             if let Some(fds) = lock(&self.inbox).take(seq) {
                 return Some(fds);
@@ -73,14 +75,14 @@ impl ClientLink {
                 }
                 Ok(())
             }
-            Topic::Descriptors => match self.put_fds(packet.id, fds) {
+            Topic::Descriptors => match self.put_fds(Seq(packet.number), fds) {
                 true => Ok(()),
                 false => Err(Reason::DescriptorFlood),
             },
             Topic::Register => self.register(packet, fds),
             Topic::Unregister => {
-                lock(&self.grants).retain(|grant| grant.id != packet.id);
-                answer(self, packet.id, 0)
+                lock(&self.grants).retain(|grant| grant.id.0 != packet.number);
+                answer(self, packet.number, 0)
             }
             _ => Err(Reason::BadPacket),
         }
@@ -91,22 +93,22 @@ impl ClientLink {
         let Ok([fd]) = <[OwnedFd; 1]>::try_from(fds) else { return Err(Reason::BadPacket) };
         let segment = usize::try_from(packet.a).ok().and_then(|len| Segment::accept(fd, len).ok());
         let Some(segment) = segment else {
-            return answer(self, packet.id, Reason::BadGrant.code());
+            return answer(self, packet.number, Reason::BadGrant.code());
         };
         // Packets are read by one thread at a time, so no other grant comes in between.
-        let Some(share) = self.grant_share(packet.id, packet.a) else {
-            return answer(self, packet.id, Reason::NoResources.code());
+        let Some(share) = self.grant_share(GrantId(packet.number), packet.a) else {
+            return answer(self, packet.number, Reason::NoResources.code());
         };
         let Ok(mapping) = segment.map(access) else {
-            return answer(self, packet.id, Reason::BadGrant.code());
+            return answer(self, packet.number, Reason::BadGrant.code());
         };
         let granted = Arc::new(Granted { mapping, _share: share });
-        lock(&self.grants).push(RegisteredGrant { id: packet.id, granted });
-        answer(self, packet.id, 0)
+        lock(&self.grants).push(RegisteredGrant { id: GrantId(packet.number), granted });
+        answer(self, packet.number, 0)
     }
 
     /// Counts a grant of this number and length, if the client may have one more.
-    fn grant_share(&self, id: u32, len: u64) -> Option<Share> {
+    fn grant_share(&self, id: GrantId, len: u64) -> Option<Share> {
         let grants = lock(&self.grants);
         let sum: u64 = grants.iter().map(|grant| grant.granted.mapping.len() as u64).sum();
         let is_known = grants.iter().any(|grant| grant.id == id);
@@ -114,13 +116,13 @@ impl ClientLink {
         if is_known || is_much || grants.len() >= REGISTERED_MAX {
             return None;
         }
-        self.budget.grants.take(self.credentials.uid, 1)
+        self.budget.grants.take(self.credentials.user(), 1)
     }
 }
 
 /// Answers a registration. A client that does not read its answers loses its connection.
-fn answer(link: &ClientLink, id: u32, code: u32) -> Result<(), Reason> {
-    let mut packet = control::Packet::new(Topic::Done, id);
+fn answer(link: &ClientLink, number: u32, code: u32) -> Result<(), Reason> {
+    let mut packet = control::Packet::new(Topic::Done, number);
     packet.a = u64::from(code);
     control::send(link.socket.as_fd(), packet, &[]).map_err(|_| Reason::BadPacket)
 }

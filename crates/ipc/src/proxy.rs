@@ -28,14 +28,15 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{Errno, IoSlice};
 use rustix::net::{SendFlags, Shutdown, shutdown};
+use rustix::process::Uid;
 use std::sync::Arc;
 
 /// The processes that receive descriptors for an endpoint.
 pub trait Proxies: Send + Sync + Debug {
-    /// Shares the socket of a client that runs as user `uid`, and returns the socket with the
+    /// Shares the socket of a client that runs as `user`, and returns the socket with the
     /// server's end of the line. On `None` there is no proxy for that user, and the client is not
     /// served.
-    fn share(&self, socket: OwnedFd, uid: u32) -> Option<ClientSocket>;
+    fn share(&self, socket: OwnedFd, user: Uid) -> Option<ClientSocket>;
 }
 
 /// The time limit for a proxy's answer in seconds.
@@ -233,7 +234,7 @@ mod tests {
         let Received::Packet { packet, fds, lost, .. } = server.receive() else {
             panic!("no packet");
         };
-        assert_eq!((packet.id, fds.len(), lost), (2, 2, false));
+        assert_eq!((packet.number, fds.len(), lost), (2, 2, false));
         assert!(fds.iter().all(|fd| rustix::net::sockopt::socket_type(fd).is_err()));
         drop(server);
         assert_eq!(proxy.join().unwrap(), 2);

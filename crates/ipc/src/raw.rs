@@ -13,12 +13,13 @@ pub use crate::link::CallNumbers;
 use crate::link::ClientLink;
 pub use crate::message::{Counts, Incoming, bytes_of_mut};
 use crate::reply::{self, ReadyReply, ReplyDraft, ReplyToken};
-use crate::rt::{ClientId, Credentials, Gone, Reason};
+use crate::rt::{Badge, ClientId, Credentials, Gone, Reason};
 use crate::server::Server;
 use crate::server::request::{KeptGrant, Request};
 pub use crate::shared::EndpointId;
 use crate::shared::Shared;
 use crate::wait::Wait;
+pub use sojourn_shm::ring::Seq;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -48,7 +49,7 @@ pub fn words(connection: &mut Connection) -> *mut u8 {
 
 /// Returns the sequence number of the last request in a slot.
 #[inline]
-pub fn slot_seq(connection: &Connection) -> u32 {
+pub fn slot_seq(connection: &Connection) -> Seq {
     connection.seq
 }
 
@@ -106,7 +107,7 @@ pub fn numbers_of(pending: &Pending) -> CallNumbers {
 
 /// Returns the outstanding call with these numbers, if there is one.
 #[inline]
-pub fn pending(connection: &Connection, line: u8, seq: u32) -> Option<Pending> {
+pub fn pending(connection: &Connection, line: u8, seq: Seq) -> Option<Pending> {
     let pending = Pending { line, seq };
     connection.is_outstanding(&pending).then_some(pending)
 }
@@ -142,8 +143,8 @@ impl Link {
     }
 
     /// Gives the client a badge, which its next requests carry.
-    pub fn set_badge(&self, badge: u64) {
-        self.0.badge.store(badge, Ordering::Relaxed);
+    pub fn set_badge(&self, badge: Badge) {
+        self.0.badge.store(badge.0, Ordering::Relaxed);
     }
 
     /// Sets notification bits for the client.
@@ -164,7 +165,7 @@ impl Link {
 
     /// Returns true if call `seq` on `line` is outstanding and unclaimed.
     #[inline]
-    pub fn is_outstanding(&self, line: u8, seq: u32) -> bool {
+    pub fn is_outstanding(&self, line: u8, seq: Seq) -> bool {
         self.0.is_outstanding(line, seq)
     }
 
@@ -191,7 +192,7 @@ impl Link {
     /// Claims call `seq` on `line`, if that call is outstanding and unclaimed. Otherwise the link
     /// is given back.
     #[inline]
-    pub fn claim(self, line: u8, seq: u32) -> Result<ReplyToken, Self> {
+    pub fn claim(self, line: u8, seq: Seq) -> Result<ReplyToken, Self> {
         ReplyToken::claim(self.0, line, seq).map_err(Self)
     }
 }
@@ -294,7 +295,7 @@ pub fn links(server: &Server) -> impl Iterator<Item = Link> {
 
 /// Returns true if the thread reads memory that the caller of request `seq` has lent.
 #[inline]
-pub fn is_on_loan(server: &Server, client: ClientId, seq: u32) -> bool {
+pub fn is_on_loan(server: &Server, client: ClientId, seq: Seq) -> bool {
     server.is_on_loan(client, seq)
 }
 

@@ -7,7 +7,7 @@
 //! with fault `Dropped`, so no caller waits for ever.
 
 use crate::fault;
-use crate::layout::{BY_REFERENCE, CPU_SHIFT, Header, INLINE_MAX, INLINE_WORDS, Kind, LONG};
+use crate::layout::{BY_REFERENCE, CPU_SHIFT, Header, INLINE_MAX, INLINE_WORDS, Kind, LONG, Seq};
 use crate::link::{Answer, ClientLink, LocalReply, LongReply};
 use crate::lock::lock;
 use crate::message::{bytes_of, bytes_of_mut};
@@ -22,11 +22,11 @@ pub struct ReplyToken {
     /// `None` once answered.
     link: Option<Arc<ClientLink>>,
     line: u8,
-    seq: u32,
+    seq: Seq,
 }
 
 impl ReplyToken {
-    pub(crate) fn new(link: Arc<ClientLink>, line: u8, seq: u32) -> Self {
+    pub(crate) fn new(link: Arc<ClientLink>, line: u8, seq: Seq) -> Self {
         Self { link: Some(link), line, seq }
     }
 
@@ -36,7 +36,7 @@ impl ReplyToken {
     pub(crate) fn claim(
         link: Arc<ClientLink>,
         line: u8,
-        seq: u32,
+        seq: Seq,
     ) -> Result<Self, Arc<ClientLink>> {
         if link.claim_call(line, seq) { Ok(Self::new(link, line, seq)) } else { Err(link) }
     }
@@ -62,7 +62,7 @@ impl ReplyToken {
 
     /// Creates the token of a request that wants no answer.
     pub(crate) fn nobody() -> Self {
-        Self { link: None, line: 0, seq: 0 }
+        Self { link: None, line: 0, seq: Seq(0) }
     }
 
     /// Returns the client that made the call; `None` for a request that wants no answer.
@@ -191,7 +191,7 @@ impl<'d> ReplyDraft<'d> {
     }
 
     #[inline(never)]
-    fn form(&mut self, link: &Arc<ClientLink>, seq: u32) -> Form {
+    fn form(&mut self, link: &Arc<ClientLink>, seq: Seq) -> Form {
         let fds = self.encoder.fds().len();
         if fds > 0 && !link.send_fds(seq, self.encoder.fds()) {
             return Form::Fault(Fault::NO_RESOURCES);
@@ -203,7 +203,7 @@ impl<'d> ReplyDraft<'d> {
     }
 
     #[inline(never)]
-    fn long_form(&mut self, link: &Arc<ClientLink>, seq: u32) -> Form {
+    fn long_form(&mut self, link: &Arc<ClientLink>, seq: Seq) -> Form {
         let line = self.token.line;
         let own = core::mem::replace(&mut self.place, BodyStorage::Inline);
         let body: Option<&[u8]> = match &own {
@@ -244,19 +244,24 @@ impl<'d> ReplyDraft<'d> {
                 }
             };
             lock(&link.local).replies.push(LocalReply { seq, stream });
-            return Form::Long(long);
-        }
-        let area = link.region.reply_area(line);
-        let sent = gather.copy(0, area);
-        if (sent as u64) < total {
-            let mut stream = vec![0; total as usize];
-            gather.copy_private(&mut stream);
-            let mut replies = lock(&link.long_replies);
-            // The client will not fetch the rest of an earlier answer on this line any more.
-            replies.retain(|reply| reply.line != line);
-            replies.push(LongReply { line, stream, sent });
+        } else {
+            send_first_piece(link, line, &gather);
         }
         Form::Long(long)
+    }
+}
+
+/// Copies as much of an answer as fits into the line's area; the link keeps the whole for the
+/// pieces that the client asks for.
+fn send_first_piece(link: &ClientLink, line: u8, gather: &Gather<'_>) {
+    let sent = gather.copy(0, link.region.reply_area(line));
+    if (sent as u64) < gather.total() {
+        let mut stream = vec![0; gather.total() as usize];
+        gather.copy_private(&mut stream);
+        let mut replies = lock(&link.long_replies);
+        // The client will not fetch the rest of an earlier answer on this line any more.
+        replies.retain(|reply| reply.line != line);
+        replies.push(LongReply { line, stream, sent });
     }
 }
 
@@ -289,7 +294,7 @@ pub struct ReadyReply {
 impl ReadyReply {
     /// Completes the answer to call `seq`, except for the current processor's number.
     #[inline]
-    fn new(link: Option<Arc<ClientLink>>, line: u8, seq: u32, form: &Form) -> Self {
+    fn new(link: Option<Arc<ClientLink>>, line: u8, seq: Seq, form: &Form) -> Self {
         let Some(link) = link else { return Self { link: None, line } };
         let mut header = Header {
             seq,
@@ -383,7 +388,7 @@ impl Drop for ReadyReply {
 
 /// Publishes the next piece of a long answer, which the client requested by message `seq`. Returns
 /// false if there is no such answer.
-pub(crate) fn send_more(link: &ClientLink, line: u8, seq: u32) -> bool {
+pub(crate) fn send_more(link: &ClientLink, line: u8, seq: Seq) -> bool {
     fault::point("server.more");
     let mut replies = lock(&link.long_replies);
     let Some(at) = replies.iter().position(|reply| reply.line == line) else { return false };
@@ -416,7 +421,7 @@ pub(crate) fn send_more(link: &ClientLink, line: u8, seq: u32) -> bool {
 /// Publishes that the slots' requests up to number `count` have been taken, and wakes the client if
 /// it waits for room.
 #[inline]
-pub(crate) fn publish_consumed(link: &ClientLink, count: u32) {
+pub(crate) fn publish_consumed(link: &ClientLink, count: Seq) {
     if ring::consume(link.region.consumed(), link.region.want(), count) {
         link.ring_client();
     }

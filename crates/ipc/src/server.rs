@@ -11,13 +11,13 @@ use crate::deadline::Deadline;
 use crate::fault;
 use crate::grant::Granted;
 use crate::lane::{Lane, LaneEvent};
-use crate::layout::BY_REFERENCE;
+use crate::layout::{BY_REFERENCE, Seq};
 use crate::link::{ClientLink, RegisteredGrant, ServerThread};
 use crate::lock::lock;
 use crate::message::Incoming;
 use crate::reply::ReplyToken;
 use crate::rt::Reason;
-use crate::rt::{ClientId, Credentials};
+use crate::rt::{Badge, ClientId, Credentials};
 use crate::thread::Note;
 use crate::wait::{Policy, Spun};
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -44,9 +44,9 @@ const FALSE_RINGS_MAX: u32 = 1000;
 #[derive(Clone, Copy, Debug)]
 enum Found {
     Message(u32),
-    Notify(ClientId, u64, u64),
+    Notify(ClientId, Badge, u64),
     Connected(ClientId, Credentials),
-    Gone(ClientId, u64, Reason),
+    Gone(ClientId, Badge, Reason),
 }
 
 /// A server thread's handle. One thread uses it; it may be moved to that thread.
@@ -286,7 +286,7 @@ impl Server {
         let lane = self.lanes.get_mut(id.index as usize)?.take()?;
         self.hot.retain(|hot| *hot != id.index);
         self.mailbox.clients.fetch_sub(1, Ordering::Relaxed);
-        Some(Found::Gone(id, lane.link.badge.load(Ordering::Relaxed), reason))
+        Some(Found::Gone(id, lane.link.badge(), reason))
     }
 
     /// Returns true if a client that has gone left a request. The number of looks is limited,
@@ -310,7 +310,7 @@ impl Server {
     /// Returns true if the present message is call `seq` of that client and refers to the caller's
     /// own memory.
     #[inline]
-    pub(crate) fn is_on_loan(&self, client: ClientId, seq: u32) -> bool {
+    pub(crate) fn is_on_loan(&self, client: ClientId, seq: Seq) -> bool {
         self.loan == Some(client.index) && self.incoming.header.seq == seq
     }
 
@@ -337,9 +337,9 @@ impl Server {
 
     /// Gives a client a badge, which comes with each of its requests from then on. Returns false if
     /// the client is not one of this thread any more.
-    pub fn set_badge(&mut self, client: ClientId, badge: u64) -> bool {
+    pub fn set_badge(&mut self, client: ClientId, badge: Badge) -> bool {
         self.lane(client).is_some_and(|lane| {
-            lane.link.badge.store(badge, Ordering::Relaxed);
+            lane.link.badge.store(badge.0, Ordering::Relaxed);
             true
         })
     }
@@ -385,7 +385,7 @@ impl Lane {
         self.false_rings = 0;
         self.idle = 0;
         self.link.reset_packet_count();
-        let badge = self.link.badge.load(Ordering::Relaxed);
+        let badge = self.link.badge();
         (bits != 0).then_some(Found::Notify(self.link.id, badge, bits))
     }
 }

@@ -6,7 +6,7 @@
 //! (`options`).
 
 use crate::lock::lock;
-use rustix::process::{Resource, getrlimit};
+use rustix::process::{Resource, Uid, getrlimit};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
@@ -41,21 +41,21 @@ impl Budget {
 #[derive(Debug)]
 pub(crate) struct Shares {
     max: usize,
-    by_user: Mutex<HashMap<u32, usize>>,
+    by_user: Mutex<HashMap<Uid, usize>>,
 }
 
 impl Shares {
     /// Counts so many more of a user. `None` if the user would have more than it leaves for others.
-    pub(crate) fn take(self: &Arc<Self>, uid: u32, count: usize) -> Option<Share> {
+    pub(crate) fn take(self: &Arc<Self>, user: Uid, count: usize) -> Option<Share> {
         let mut by_user = lock(&self.by_user);
         let left = self.max.saturating_sub(by_user.values().sum());
-        let theirs = by_user.get(&uid).copied().unwrap_or(0);
+        let theirs = by_user.get(&user).copied().unwrap_or(0);
         if theirs.saturating_add(count) > left {
             return None;
         }
-        by_user.insert(uid, theirs + count);
+        by_user.insert(user, theirs + count);
         drop(by_user);
-        Some(Share { shares: Arc::clone(self), uid, count })
+        Some(Share { shares: Arc::clone(self), user, count })
     }
 }
 
@@ -63,17 +63,17 @@ impl Shares {
 #[derive(Debug)]
 pub(crate) struct Share {
     shares: Arc<Shares>,
-    uid: u32,
+    user: Uid,
     count: usize,
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
         let mut by_user = lock(&self.shares.by_user);
-        if let Some(theirs) = by_user.get_mut(&self.uid) {
+        if let Some(theirs) = by_user.get_mut(&self.user) {
             *theirs -= self.count;
             if *theirs == 0 {
-                by_user.remove(&self.uid);
+                by_user.remove(&self.user);
             }
         }
     }
@@ -86,8 +86,9 @@ mod tests {
     #[test]
     fn a_user_leaves_as_much_for_others_as_it_has() {
         let shares = Arc::new(Shares { max: 800, by_user: Mutex::default() });
-        let taken = |uid, count| -> Vec<Share> {
-            core::iter::from_fn(|| shares.take(uid, count)).take(1000).collect()
+        let taken = |user, count| -> Vec<Share> {
+            let user = Uid::from_raw(user);
+            core::iter::from_fn(|| shares.take(user, count)).take(1000).collect()
         };
         let first = taken(1, 1);
         assert_eq!(first.len(), 400, "half of all, and one more leaves one less");
@@ -97,7 +98,7 @@ mod tests {
         drop(first);
         assert_eq!(taken(1, 300).len(), 1);
         drop(second);
-        assert!(shares.take(3, 801).is_none());
+        assert!(shares.take(Uid::from_raw(3), 801).is_none());
         assert!(lock(&shares.by_user).is_empty());
     }
 }

@@ -65,6 +65,15 @@ pub(crate) struct Facts {
     pub(crate) joined_ns: u64,
 }
 
+/// Readiness of the receiving direction.
+struct InputReadiness {
+    is_readable: bool,
+    /// The direction uses the stream still.
+    receives: bool,
+    /// Bytes may still come through the kernel.
+    is_in_kernel: bool,
+}
+
 /// Readiness as far as the rings tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ready {
@@ -274,51 +283,57 @@ impl Session {
         if let Transport::Udp(_) = self.transport() {
             return self.ready_for_datagrams();
         }
-        let (input, receives, is_in_kernel) = {
-            let rx = lock(&self.rx);
-            let mut is_in_kernel = !matches!(rx.phase, RxPhase::Home | RxPhase::Ring);
-            let input = match (&rx.stream, rx.phase) {
-                (Some(stream), RxPhase::Ring | RxPhase::Joined) => match stream.available() {
-                    Ok(len) => Some(len > 0),
-                    // The program's next call returns the violation, so it has to be made.
-                    Err(Stop::Violation) => Some(true),
-                    // The peer has left, and this end is about to follow: what the peer owes is
-                    // readable as before.
-                    Err(Stop::Frozen) => {
-                        is_in_kernel = true;
-                        Some(stream.peer_leftover().is_ok_and(|owed| owed > 0))
-                    }
-                    // The ring is not in use yet: the kernel decides.
-                    Err(_) => Some(false),
-                },
-                (Some(stream), RxPhase::Residue(residue)) => Some(residue.is_in_ring(stream)),
-                (Some(_), RxPhase::Reset) => Some(true),
-                _ => None,
-            };
-            (input, rx.stream.is_some(), is_in_kernel)
-        };
+        let input = self.input_readiness();
         let (output, sends) = {
             let tx = lock(&self.tx);
-            let output = match (&tx.stream, tx.phase) {
-                (Some(stream), TxPhase::Ring) => match stream.room_in_all() {
-                    Ok(room) => Some(room >= self.room_wanted(stream)),
-                    Err(Stop::Violation) => Some(true),
-                    Err(_) => None,
-                },
-                (Some(_), TxPhase::Flushing) => Some(false),
-                _ => None,
-            };
-            (output, tx.stream.is_some())
+            (self.output_readiness(&tx), tx.stream.is_some())
         };
         let has_bands = output == Some(true) && self.kind() == KindT::Unix;
         Ready {
-            input: input == Some(true),
+            input: input.is_readable,
             output,
             error: lock(&self.rx).phase == RxPhase::Reset,
             // A pipe's writer that has not switched to the ring yet says `None`, but is not home.
-            is_home: !receives && !sends,
-            is_in_kernel,
+            is_home: !input.receives && !sends,
+            is_in_kernel: input.is_in_kernel,
             others: if has_bands { bit::WRBAND } else { 0 },
+        }
+    }
+
+    fn input_readiness(&self) -> InputReadiness {
+        let rx = lock(&self.rx);
+        let mut is_in_kernel = !matches!(rx.phase, RxPhase::Home | RxPhase::Ring);
+        let is_readable = match (&rx.stream, rx.phase) {
+            (Some(stream), RxPhase::Ring | RxPhase::Joined) => match stream.available() {
+                Ok(len) => len > 0,
+                // The program's next call returns the violation, so it has to be made.
+                Err(Stop::Violation) => true,
+                // The peer has left, and this end is about to follow: what the peer owes is
+                // readable as before.
+                Err(Stop::Frozen) => {
+                    is_in_kernel = true;
+                    stream.peer_leftover().is_ok_and(|owed| owed > 0)
+                }
+                // The ring is not in use yet: the kernel decides.
+                Err(_) => false,
+            },
+            (Some(stream), RxPhase::Residue(residue)) => residue.is_in_ring(stream),
+            (Some(_), RxPhase::Reset) => true,
+            _ => false,
+        };
+        InputReadiness { is_readable, receives: rx.stream.is_some(), is_in_kernel }
+    }
+
+    /// Returns true if the ring has room, false if it has none; `None` if the kernel decides.
+    fn output_readiness(&self, tx: &Sender) -> Option<bool> {
+        match (&tx.stream, tx.phase) {
+            (Some(stream), TxPhase::Ring) => match stream.room_in_all() {
+                Ok(room) => Some(room >= self.room_wanted(stream)),
+                Err(Stop::Violation) => Some(true),
+                Err(_) => None,
+            },
+            (Some(_), TxPhase::Flushing) => Some(false),
+            _ => None,
         }
     }
 

@@ -75,7 +75,10 @@ fn prepare(given: &Given) -> Result<Ready, Refusal> {
     guest::set(Guest {
         file: file.path().unwrap_or_else(|| given.path.to_owned()),
         loader: raw::link(c"/proc/self/exe").unwrap_or_default(),
-        loader_id: own_identity(),
+        loader_id: raw::status_at(c"/proc/self/exe")
+            .as_ref()
+            .map(raw::identity)
+            .unwrap_or_default(),
         entry,
         breaks: breaks.start as usize..breaks.end as usize,
         preload,
@@ -92,25 +95,18 @@ fn prepare(given: &Given) -> Result<Ready, Refusal> {
         entry: program.plan.entry,
         path: given.path.as_ptr() as u64,
     };
-    let is_shown = |one: &&*const c_char| !(has_loader && starts_with(**one, PRELOAD));
-    let pointers = |list: &[*const c_char]| list.iter().map(|one| *one as u64).collect::<Vec<_>>();
-    let shown: Vec<_> = given.environment.iter().filter(is_shown).copied().collect();
-    let words =
-        words(&pointers(&given.words), &pointers(&shown), &auxiliary(&given.auxiliary, facts));
+    let words = initial_stack(given, facts, has_loader);
     name(given.path);
     Ok(Ready { words, entry: first as usize, stack })
 }
 
-/// Returns what tells the loader's file from all others.
-fn own_identity() -> raw::Identity {
-    let mut status = core::mem::MaybeUninit::<libc::stat>::zeroed();
-    let path = c"/proc/self/exe".as_ptr() as usize;
-    // SAFETY: there is room for the answer, which is zeroes if the kernel has none.
-    let status = unsafe {
-        raw::call(libc::SYS_stat, [path, status.as_mut_ptr() as usize, 0, 0, 0, 0]);
-        status.assume_init()
-    };
-    raw::identity(&status)
+/// Returns the words of the initial stack: arguments, environment, auxiliary vector.
+/// `hides_preload`: the program does not see `LD_PRELOAD`.
+fn initial_stack(given: &Given, facts: Facts, hides_preload: bool) -> Vec<u64> {
+    let is_shown = |one: &&*const c_char| !(hides_preload && starts_with(**one, PRELOAD));
+    let pointers = |list: &[*const c_char]| list.iter().map(|one| *one as u64).collect::<Vec<_>>();
+    let shown: Vec<_> = given.environment.iter().filter(is_shown).copied().collect();
+    words(&pointers(&given.words), &pointers(&shown), &auxiliary(&given.auxiliary, facts))
 }
 
 /// Checks that this processor and kernel have the necessary features.

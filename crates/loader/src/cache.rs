@@ -7,11 +7,11 @@
 //! here: the contents of a file and the checks of each site (`sojourn_abi::cache`).
 
 use crate::plain::starts_with;
-use crate::raw::{self, is_file};
+use crate::raw::{self, is_file, status_at};
 use core::ffi::CStr;
 use core::ffi::c_char;
 use core::sync::atomic::{AtomicBool, Ordering};
-use sojourn_abi::cache::{FILE_MAX, FileState, Key, decode, encode, nanoseconds, sample};
+use sojourn_abi::cache::{BuildId, FILE_MAX, FileState, Key, decode, encode, nanoseconds, sample};
 use sojourn_abi::sites::{Found, Text, find, tests_integrity};
 use std::ffi::CString;
 use std::sync::OnceLock;
@@ -30,7 +30,7 @@ pub(crate) struct FileText {
     /// A descriptor of the file.
     pub(crate) fd: usize,
     /// The checksum of the file's build-id.
-    pub(crate) build_id: u64,
+    pub(crate) build_id: BuildId,
     /// The text's offset in the file.
     pub(crate) offset: u64,
 }
@@ -124,15 +124,6 @@ fn is_settled(file: &FileState) -> bool {
     unsafe { raw::call(libc::SYS_clock_gettime, arguments) };
     let now = nanoseconds(now.tv_sec, now.tv_nsec);
     now.saturating_sub(file.changed_ns.max(file.modified_ns)) > SETTLED_NS
-}
-
-fn status_at(path: &CStr) -> Option<libc::stat> {
-    let mut status = core::mem::MaybeUninit::<libc::stat>::zeroed();
-    let arguments = [path.as_ptr() as usize, status.as_mut_ptr() as usize, 0, 0, 0, 0];
-    // SAFETY: a path that ends with a zero; `status` has room for the answer, and is zeroes if
-    // there is none.
-    let (result, status) = unsafe { (raw::call(libc::SYS_stat, arguments), status.assume_init()) };
-    (result == 0).then_some(status)
 }
 
 /// Returns true if a file or folder is this user's own, and no one else can write it.

@@ -8,6 +8,7 @@ use crate::raw;
 use crate::refusal::Refusal;
 use crate::rewriting::{self, Refused};
 use core::ffi::CStr;
+use sojourn_abi::cache::BuildId;
 use sojourn_abi::cache::{FileState, checksum};
 use sojourn_abi::class::FIRST;
 use sojourn_abi::elf::{Area, Image};
@@ -59,7 +60,7 @@ impl File {
     /// Returns the system calls of each executable segment, at the addresses in the headers.
     fn sites(&self) -> Result<Vec<Examined>, Refusal> {
         let executable = self.image.segments.iter().filter(|one| one.is_executable);
-        let build_id = checksum(&self.image.build_id);
+        let build_id = BuildId(checksum(&self.image.build_id));
         executable
             .filter(|one| one.file_len > 0)
             .map(|one| {

@@ -45,6 +45,16 @@ pub(crate) fn limit(resource: u32) -> u64 {
     soft_limit(&|number, arguments| unsafe { call(number, arguments) }, resource).unwrap_or(0)
 }
 
+/// Returns the status of the file at a path (stat(2)).
+pub(crate) fn status_at(path: &CStr) -> Option<libc::stat> {
+    let mut status = core::mem::MaybeUninit::<libc::stat>::zeroed();
+    let arguments = [path.as_ptr() as usize, status.as_mut_ptr() as usize, 0, 0, 0, 0];
+    // SAFETY: a path that ends with a zero; `status` has room for the answer, and is zeroes if
+    // there is none.
+    let (result, status) = unsafe { (call(libc::SYS_stat, arguments), status.assume_init()) };
+    (result == 0).then_some(status)
+}
+
 /// What tells a file from all others: its device and its number there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Identity {

@@ -4,6 +4,7 @@
 use crate::cache::{self, FileText};
 use crate::guest::guest;
 use crate::raw;
+use sojourn_abi::cache::BuildId;
 use sojourn_abi::patch::{self, Rewritten, Trampoline, region_len};
 use sojourn_abi::sites::{Found, Rewrite, Site, Text};
 
@@ -106,7 +107,7 @@ pub(crate) fn rewrite_mapped(at: usize, arguments: &[usize; 6]) {
     let bytes = unsafe { core::slice::from_raw_parts(at as *const u8, len) };
     let text = Text { address: at as u64, bytes };
     // The build-id is elsewhere in the file, which the rest of the key identifies.
-    let in_file = FileText { fd, build_id: 0, offset: offset as u64 };
+    let in_file = FileText { fd, build_id: BuildId::default(), offset: offset as u64 };
     let Found { sites, tests_integrity, .. } = cache::sites(in_file, text);
     if tests_integrity || sites.iter().all(|site| site.rewrite == Rewrite::Unchanged) {
         return;

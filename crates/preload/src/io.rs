@@ -8,6 +8,7 @@ use crate::guard::kernel;
 use crate::guard::{home, is_wide_open};
 use crate::library::{Recv, Send, library};
 use crate::next::{next, own};
+use crate::prototypes::{VectorFn, WriteFn};
 use crate::raw::Kernel;
 use crate::trampoline::alias;
 use crate::transfer::{Buffers, receive, send};
@@ -23,8 +24,6 @@ pub(crate) fn is_surely_kernel_only(fd: c_int) -> bool {
 }
 
 type ReadFn = unsafe extern "C-unwind" fn(c_int, *mut c_void, usize) -> isize;
-type WriteFn = unsafe extern "C-unwind" fn(c_int, *const c_void, usize) -> isize;
-type VectorFn = unsafe extern "C-unwind" fn(c_int, *const iovec, c_int) -> isize;
 type Vector2Fn = unsafe extern "C-unwind" fn(c_int, *const iovec, c_int, i64, c_int) -> isize;
 
 #[unsafe(no_mangle)]

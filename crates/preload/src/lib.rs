@@ -66,6 +66,7 @@ mod own_calls;
 mod pause;
 mod plugins;
 mod process;
+mod prototypes;
 mod raw;
 mod readiness;
 mod record;

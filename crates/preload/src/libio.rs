@@ -20,6 +20,7 @@ use crate::io::{is_surely_kernel_only, read_by, write_by};
 use crate::library::Library;
 use crate::next::{c_library, next};
 use crate::objects;
+use crate::prototypes::WriteFn as PlainWriteFn;
 use core::ffi::{c_char, c_int, c_void};
 use core::hint::black_box;
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -64,7 +65,6 @@ const WORD: usize = size_of::<usize>();
 type ReadFn = unsafe extern "C-unwind" fn(*mut FILE, *mut c_void, isize) -> isize;
 type WriteFn = unsafe extern "C-unwind" fn(*mut FILE, *const c_void, isize) -> isize;
 type CloseFn = unsafe extern "C-unwind" fn(*mut FILE) -> c_int;
-type PlainWriteFn = unsafe extern "C-unwind" fn(c_int, *const c_void, usize) -> isize;
 
 /// The C library's own functions; 0 until the tables are hooked.
 #[unsafe(link_section = ".data.start")]

@@ -11,6 +11,7 @@ use crate::guard::home;
 use crate::guard::kernel;
 use crate::guard::{is_open, tell};
 use crate::library::{DatagramCall, Route, Send};
+use crate::prototypes::{RecvMsgFn, SendMsgFn};
 use crate::raw::Kernel;
 use crate::sockets::{
     datagram_route, peer_name, receive_message, recv_flags, send_flags, send_message, send_to,
@@ -23,8 +24,6 @@ use core::ffi::{c_int, c_uint};
 use libc::{cmsghdr, mmsghdr, msghdr, timespec};
 use std::time::{Duration, Instant};
 
-type SendMsgFn = unsafe extern "C-unwind" fn(c_int, *const msghdr, c_int) -> isize;
-type RecvMsgFn = unsafe extern "C-unwind" fn(c_int, *mut msghdr, c_int) -> isize;
 type SendMMsgFn = unsafe extern "C-unwind" fn(c_int, *mut mmsghdr, c_uint, c_int) -> c_int;
 type RecvMMsgFn =
     unsafe extern "C-unwind" fn(c_int, *mut mmsghdr, c_uint, c_int, *mut timespec) -> c_int;

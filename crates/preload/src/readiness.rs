@@ -13,6 +13,7 @@ use crate::guard::{is_open, tell, within};
 use crate::library::{EpollEvent, Origin, PollFd};
 use crate::next::{next, own};
 use crate::process::was_cancelled;
+use crate::prototypes::PollFn;
 use crate::raw::{self, Kernel};
 use crate::rings;
 use crate::trampoline::alias;
@@ -24,7 +25,6 @@ use rustix::event::epoll::{EventData, EventFlags};
 use rustix::io::Errno;
 use std::time::Instant;
 
-type PollFn = unsafe extern "C-unwind" fn(*mut PollFd, nfds_t, c_int) -> c_int;
 type PPollFn =
     unsafe extern "C-unwind" fn(*mut PollFd, nfds_t, *const timespec, *const sigset_t) -> c_int;
 type CreateFn = unsafe extern "C-unwind" fn(c_int) -> c_int;

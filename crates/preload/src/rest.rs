@@ -10,16 +10,12 @@ use crate::beside::Beside;
 use crate::flags::ReceiveFlags;
 use crate::guard::kernel;
 use crate::library::{FromKernel, PollFd};
+use crate::prototypes::{PollFn, RecvMsgFn, SendMsgFn, VectorFn};
 use crate::raw;
 use crate::vectors;
 use core::ffi::c_int;
 use core::sync::atomic::Ordering;
-use libc::{iovec, msghdr, nfds_t};
-
-type VectorFn = unsafe extern "C-unwind" fn(c_int, *const iovec, c_int) -> isize;
-type SendMsgFn = unsafe extern "C-unwind" fn(c_int, *const msghdr, c_int) -> isize;
-type RecvMsgFn = unsafe extern "C-unwind" fn(c_int, *mut msghdr, c_int) -> isize;
-type PollFn = unsafe extern "C-unwind" fn(*mut PollFd, nfds_t, c_int) -> c_int;
+use libc::{iovec, msghdr};
 
 /// Buffers that are collected at a time, on the program's stack.
 const FEW: usize = 16;

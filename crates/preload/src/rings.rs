@@ -32,6 +32,7 @@ use crate::{buffers, code};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
 use ring::{COUNT, OFFSET_SQES, POLLED, REGISTERED_FD_ONLY, Ring, SQPOLL};
+use sojourn_session::ProcessId;
 
 /// The most rings that are seen at once; further rings are unseen.
 const RINGS: usize = 32;
@@ -49,16 +50,16 @@ static HELD: AtomicU64 = AtomicU64::new(0);
 /// guard is only taken inside the library. The library may call back into this module with the
 /// guard taken; then the guard is nested.
 struct Guard {
-    pid: i32,
+    pid: ProcessId,
     is_nested: bool,
 }
 
 impl Guard {
     fn take() -> Self {
-        let pid = raw::process_number();
+        let pid = ProcessId(raw::process_number() as u32);
         // SAFETY: no arguments, no effect.
         let thread = unsafe { raw::call(libc::SYS_gettid, [0; 6]) } as u64;
-        let own = (pid as u64) << 32 | thread;
+        let own = u64::from(pid.0) << 32 | thread;
         loop {
             let holder = HELD.load(Ordering::Relaxed);
             if holder == own {
@@ -66,7 +67,7 @@ impl Guard {
             }
             // A holder of another process number was copied by `fork`: that thread does not exist
             // in this process, and will never release the guard.
-            let is_free = holder >> 32 != pid as u64;
+            let is_free = holder >> 32 != u64::from(pid.0);
             // SYNC: pairs with the release in `drop`.
             if is_free
                 && HELD.compare_exchange(holder, own, Ordering::Acquire, Ordering::Relaxed).is_ok()
@@ -84,9 +85,7 @@ impl Guard {
 
     fn all(&self) -> impl Iterator<Item = &'static Ring> {
         let pid = self.pid;
-        ALL.iter().filter(move |ring| {
-            ring.fd.load(Ordering::Relaxed) >= 0 && ring.pid.load(Ordering::Relaxed) == pid
-        })
+        ALL.iter().filter(move |ring| ring.fd.load(Ordering::Relaxed) >= 0 && ring.is_of(pid))
     }
 }
 
@@ -113,9 +112,7 @@ fn made(library: &'static Library, fd: i32, params: *const Params) -> View {
     if let Some(old) = guard.of(fd) {
         old.close(guard.pid);
     }
-    let is_vacant = |ring: &&Ring| {
-        ring.fd.load(Ordering::Relaxed) < 0 || ring.pid.load(Ordering::Relaxed) != guard.pid
-    };
+    let is_vacant = |ring: &&Ring| ring.fd.load(Ordering::Relaxed) < 0 || !ring.is_of(guard.pid);
     let Some(ring) = ALL.iter().find(is_vacant) else { return View::Unseen };
     if ring.fd.load(Ordering::Relaxed) >= 0 {
         ring.close(guard.pid);

@@ -15,7 +15,6 @@ use crate::transfer::{self, Buffers, counted};
 use crate::{buffers, datagrams, raw};
 use core::ffi::{c_int, c_void};
 use libc::{iovec, sockaddr, socklen_t};
-use rustix::io::Errno;
 
 type RecvFn = unsafe extern "C-unwind" fn(c_int, *mut c_void, usize, c_int) -> isize;
 type SendFn = unsafe extern "C-unwind" fn(c_int, *const c_void, usize, c_int) -> isize;
@@ -187,11 +186,10 @@ pub(crate) fn receive_message(
         if got.is_some() {
             return got;
         }
-        if call.number_is_another() {
-            return Some(crate::errno::count(Err(Errno::BADF)));
-        }
-        if transfer::is_broken(fd, interrupting_handlers, flags.how.dont_wait) {
-            return Some(crate::errno::count(Err(Errno::INTR)));
+        let dont_wait = flags.how.dont_wait;
+        let is_another = call.number_is_another();
+        if let Err(error) = transfer::homecoming(fd, is_another, interrupting_handlers, dont_wait) {
+            return Some(crate::errno::count(Err(error)));
         }
         call = datagram_route(fd)?;
     }

@@ -131,8 +131,23 @@ pub(crate) fn receive(
 /// a handler ran before the call could wait in the kernel, where the handler would have interrupted
 /// it.
 #[cold]
-pub(crate) fn is_broken(fd: c_int, before: u32, dont_wait: bool) -> bool {
+fn is_broken(fd: c_int, before: u32, dont_wait: bool) -> bool {
     interrupting_handlers() != before && !dont_wait && !raw::is_nonblocking(fd)
+}
+
+/// Fails if a call must end whose session went home: its number is another file's by now
+/// (`is_another`), or the call is broken ([`is_broken`]).
+#[cold]
+pub(crate) fn homecoming(
+    fd: c_int,
+    is_another: bool,
+    before: u32,
+    dont_wait: bool,
+) -> Result<(), Errno> {
+    if is_another {
+        return Err(Errno::BADF);
+    }
+    if is_broken(fd, before, dont_wait) { Err(Errno::INTR) } else { Ok(()) }
 }
 
 /// Receives from a descriptor that the library counts or serves. `beside` takes the data that come
@@ -162,11 +177,15 @@ pub(crate) fn receive_noted(
                 let mut header = datagrams::header_of(all);
                 match datagrams::receive(fd, &call, &mut header, flags, &mut attempt) {
                     Some(result) => return result,
-                    None if call.number_is_another() => return errno::count(Err(Errno::BADF)),
-                    None if is_broken(fd, interrupting_handlers, how.dont_wait) => {
-                        return errno::count(Err(Errno::INTR));
-                    }
-                    None => continue,
+                    None => match homecoming(
+                        fd,
+                        call.number_is_another(),
+                        interrupting_handlers,
+                        how.dont_wait,
+                    ) {
+                        Ok(()) => continue,
+                        Err(error) => return errno::count(Err(error)),
+                    },
                 }
             }
             Route::Stream(call) => call,
@@ -202,11 +221,10 @@ pub(crate) fn receive_noted(
             }
             Rounds::Done(result) => return errno::count(result),
         }
-        if call.number_is_another() {
-            return errno::count(Err(Errno::BADF));
-        }
-        if is_broken(fd, interrupting_handlers, how.dont_wait) {
-            return errno::count(Err(Errno::INTR));
+        if let Err(error) =
+            homecoming(fd, call.number_is_another(), interrupting_handlers, how.dont_wait)
+        {
+            return errno::count(Err(error));
         }
     }
 }
@@ -319,11 +337,10 @@ fn send_noted(
             }
             Rounds::Done(result) => return errno::count(result),
         }
-        if call.number_is_another() {
-            return errno::count(Err(Errno::BADF));
-        }
-        if is_broken(fd, interrupting_handlers, how.dont_wait) {
-            return errno::count(Err(Errno::INTR));
+        if let Err(error) =
+            homecoming(fd, call.number_is_another(), interrupting_handlers, how.dont_wait)
+        {
+            return errno::count(Err(error));
         }
     }
 }
@@ -349,11 +366,10 @@ pub(crate) fn send_by_kernel(fd: c_int, dont_wait: bool, kernel: impl Kernel) ->
             Some(Err(Errno::INTR)) if was_cancelled() => end_if_cancelled(),
             Some(Err(error)) => return errno::count(Err(error)),
         }
-        if call.number_is_another() {
-            return errno::count(Err(Errno::BADF));
-        }
-        if is_broken(fd, interrupting_handlers, dont_wait) {
-            return errno::count(Err(Errno::INTR));
+        if let Err(error) =
+            homecoming(fd, call.number_is_another(), interrupting_handlers, dont_wait)
+        {
+            return errno::count(Err(error));
         }
     }
 }

@@ -3,6 +3,7 @@
 //! The stubs do most of the work. Beyond that, a send waits for room, and a receive ends at its
 //! deadline without a loss: it is cancelled, and its answer says if it has bytes.
 
+use crate::token::Token;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use sojourn_ipc::rt::CallError;
 use sojourn_ipc::{Address, ConnectError, ConnectOptions, Connection, Deadline, Wait};
@@ -33,28 +34,6 @@ impl Error {
     #[must_use]
     pub fn would_block(&self) -> bool {
         matches!(self, Self::Refused(libc::EAGAIN))
-    }
-}
-
-/// Names a session to every process that has the token; a `fork` child has its parent's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Token([u64; 2]);
-
-impl Token {
-    /// Returns the token as bytes, to hand it on.
-    #[must_use]
-    pub fn to_bytes(self) -> [u8; 16] {
-        let mut bytes = [0; 16];
-        bytes[..8].copy_from_slice(&self.0[0].to_ne_bytes());
-        bytes[8..].copy_from_slice(&self.0[1].to_ne_bytes());
-        bytes
-    }
-
-    /// Returns the token of those bytes.
-    #[must_use]
-    pub fn from_bytes(bytes: [u8; 16]) -> Self {
-        let half = |at: usize| bytes[at..].first_chunk().copied().map_or(0, u64::from_ne_bytes);
-        Self([half(0), half(8)])
     }
 }
 

@@ -4,6 +4,7 @@
 //! connection; the others find them there. Not here: the sessions (`table`), the randomness of
 //! tokens (`server`).
 
+use crate::token::Token;
 use rustix::io::Errno;
 use sojourn_ipc::ClientId;
 use std::collections::HashMap;
@@ -12,8 +13,8 @@ use std::collections::HashMap;
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     /// The first connection of each group, by the group's token; and the other way round.
-    firsts: HashMap<[u64; 2], ClientId>,
-    tokens: HashMap<ClientId, [u64; 2]>,
+    firsts: HashMap<Token, ClientId>,
+    tokens: HashMap<ClientId, Token>,
     /// The first connection of each later one's group.
     later: HashMap<ClientId, ClientId>,
 }
@@ -41,7 +42,7 @@ impl Groups {
     ///
     /// # Errors
     /// `EBUSY`: it is a later one of another group.
-    pub(crate) fn token(&mut self, client: ClientId, fresh: [u64; 2]) -> Result<[u64; 2], Errno> {
+    pub(crate) fn token(&mut self, client: ClientId, fresh: Token) -> Result<Token, Errno> {
         if self.later.contains_key(&client) {
             return Err(Errno::BUSY);
         }
@@ -54,7 +55,7 @@ impl Groups {
     ///
     /// # Errors
     /// `EBUSY`: it is in a group. `ENOENT`: there is none of that token.
-    pub(crate) fn join(&mut self, client: ClientId, token: &[u64; 2]) -> Result<(), Errno> {
+    pub(crate) fn join(&mut self, client: ClientId, token: &Token) -> Result<(), Errno> {
         if self.later.contains_key(&client) || self.tokens.contains_key(&client) {
             return Err(Errno::BUSY);
         }

@@ -40,10 +40,11 @@ mod session;
 mod slow;
 #[cfg(feature = "server")]
 mod table;
+mod token;
 #[cfg(feature = "server")]
 mod watcher;
 
-pub use client::{Client, Datagram, Error, OpenedSession, Session, SessionEvents, Token};
+pub use client::{Client, Datagram, Error, OpenedSession, Session, SessionEvents};
 #[cfg(feature = "server")]
 pub use server::Protocol;
 pub use sojourn_ipc::{Address, Deadline, Wait};
@@ -54,3 +55,4 @@ pub use sojourn_session::protocol::client::{
 };
 #[cfg(feature = "server")]
 pub use sojourn_session::protocol::server::ProtocolService;
+pub use token::Token;

@@ -19,6 +19,7 @@ use crate::queue::{ClientEvents, ReceiveMode, Source, ignore, number};
 use crate::session::{Receive, ReceiveReply, Served, with_buffer};
 use crate::slow::Slow;
 use crate::table::{Found, Limits, OpenSession, Opened, Refused, Table};
+use crate::token::Token;
 use crate::watcher::Watcher;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
@@ -63,7 +64,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 struct TakenIn {
     /// Its number for the client.
     number: u32,
-    token: [u64; 2],
+    token: Token,
 }
 
 impl Protocol {
@@ -255,12 +256,12 @@ impl Protocol {
 }
 
 /// Returns a token that nobody can guess.
-fn fresh_token() -> Result<[u64; 2], Errno> {
+fn fresh_token() -> Result<Token, Errno> {
     let mut bytes = [0; 16];
     // 16 bytes come at once or not at all (getrandom(2)).
     getrandom(&mut bytes, GetRandomFlags::empty())?;
     let half = |at: usize| bytes[at..].first_chunk().copied().map_or(0, u64::from_ne_bytes);
-    Ok([half(0), half(8)])
+    Ok(Token([half(0), half(8)]))
 }
 
 fn status(result: Result<(), Errno>) -> u32 {

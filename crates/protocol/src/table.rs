@@ -4,6 +4,7 @@
 //! the randomness of tokens (`server`).
 
 use crate::groups::Groups;
+use crate::token::Token;
 use rustix::io::Errno;
 use sojourn_ipc::ClientId;
 use sojourn_session::protocol::server::TokenT;
@@ -30,7 +31,7 @@ struct Parts<S> {
 /// A session and its token.
 #[derive(Debug)]
 pub(crate) struct OpenSession<S> {
-    token: [u64; 2],
+    token: Token,
     pub(crate) session: S,
 }
 
@@ -78,7 +79,7 @@ pub(crate) struct Table<S> {
     limits: Limits,
     clients: HashMap<ClientId, Parts<S>>,
     groups: Groups,
-    tokens: HashMap<[u64; 2], Counted<S>>,
+    tokens: HashMap<Token, Counted<S>>,
 }
 
 impl<S> Table<S> {
@@ -102,7 +103,7 @@ impl<S> Table<S> {
     ///
     /// # Errors
     /// Those of [`Groups::token`].
-    pub(crate) fn group(&mut self, client: ClientId, fresh: [u64; 2]) -> Result<[u64; 2], Errno> {
+    pub(crate) fn group(&mut self, client: ClientId, fresh: Token) -> Result<Token, Errno> {
         self.groups.token(client, fresh)
     }
 
@@ -114,7 +115,7 @@ impl<S> Table<S> {
         if self.clients.get(&client).is_some_and(|parts| !parts.sessions.is_empty()) {
             return Err(Errno::BUSY);
         }
-        self.groups.join(client, &group.half)
+        self.groups.join(client, &Token(group.half))
     }
 
     /// Returns the connections whose sessions are this one's: itself, and those of the group of
@@ -156,7 +157,7 @@ impl<S> Table<S> {
     pub(crate) fn open(
         &mut self,
         client: ClientId,
-        token: [u64; 2],
+        token: Token,
         session: S,
     ) -> Result<Opened<S>, Refused<S>> {
         if let Err(error) = self.has_room(client) {
@@ -174,7 +175,7 @@ impl<S> Table<S> {
     pub(crate) fn attach(&mut self, client: ClientId, token: &TokenT) -> Result<u32, Errno> {
         let parts = self.parts_of(client);
         let has = |parts: &Parts<S>| {
-            parts.sessions.iter().find(|(_, e)| e.token == token.half).map(|(n, _)| *n)
+            parts.sessions.iter().find(|(_, e)| e.token.0 == token.half).map(|(n, _)| *n)
         };
         if let Some(number) = parts.and_then(has) {
             return Ok(number);
@@ -182,7 +183,7 @@ impl<S> Table<S> {
         if parts.is_some_and(|parts| parts.sessions.len() >= self.limits.of_client) {
             return Err(Errno::MFILE);
         }
-        let counted = self.tokens.get_mut(&token.half).ok_or(Errno::NOENT)?;
+        let counted = self.tokens.get_mut(&Token(token.half)).ok_or(Errno::NOENT)?;
         counted.parts += 1;
         let entry = Arc::clone(&counted.entry);
         Ok(self.give(client, &entry))

@@ -1,6 +1,7 @@
 //! Parts, numbers, tokens and limits.
 
 use super::*;
+use crate::token::Token;
 use proptest::prelude::*;
 
 const LIMITS: Limits = Limits { of_client: 3, in_all: 5 };
@@ -16,7 +17,7 @@ fn token(of: u64) -> TokenT {
 #[test]
 fn a_session_lives_as_long_as_somebody_has_a_part() {
     let mut table = Table::new(LIMITS);
-    let Opened { number: own, entry } = table.open(client(1), [7, 0], "seven").unwrap();
+    let Opened { number: own, entry } = table.open(client(1), Token([7, 0]), "seven").unwrap();
     assert!(!table.is_shared(&entry));
     let other = table.attach(client(2), &token(7)).unwrap();
     assert_eq!(table.attach(client(2), &token(7)), Ok(other), "the same part");
@@ -35,7 +36,7 @@ fn a_session_lives_as_long_as_somebody_has_a_part() {
 #[test]
 fn a_number_or_a_token_of_somebody_else_names_nothing() {
     let mut table = Table::new(LIMITS);
-    let own = table.open(client(1), [7, 8], ()).unwrap().number;
+    let own = table.open(client(1), Token([7, 8]), ()).unwrap().number;
     assert_eq!(table.find(client(2), own).unwrap_err(), Errno::BADF);
     let same_index = ClientId { index: 1, generation: 2 };
     assert_eq!(table.find(same_index, own).unwrap_err(), Errno::BADF);
@@ -47,13 +48,13 @@ fn a_number_or_a_token_of_somebody_else_names_nothing() {
 fn a_client_and_all_together_have_limits() {
     let mut table = Table::new(LIMITS);
     for number in 0..3 {
-        table.open(client(1), [number, 0], ()).unwrap();
+        table.open(client(1), Token([number, 0]), ()).unwrap();
     }
-    assert_eq!(table.open(client(1), [9, 0], ()).unwrap_err().error, Errno::MFILE);
+    assert_eq!(table.open(client(1), Token([9, 0]), ()).unwrap_err().error, Errno::MFILE);
     assert_eq!(table.attach(client(1), &token(9)), Err(Errno::MFILE));
-    table.open(client(2), [3, 0], ()).unwrap();
-    table.open(client(2), [4, 0], ()).unwrap();
-    assert_eq!(table.open(client(2), [5, 0], ()).unwrap_err().error, Errno::NFILE);
+    table.open(client(2), Token([3, 0]), ()).unwrap();
+    table.open(client(2), Token([4, 0]), ()).unwrap();
+    assert_eq!(table.open(client(2), Token([5, 0]), ()).unwrap_err().error, Errno::NFILE);
     table.attach(client(2), &token(0)).unwrap();
     table.gone(client(1));
     assert!(table.attach(client(3), &token(0)).is_ok() && table.has_room(client(3)).is_ok());
@@ -62,18 +63,18 @@ fn a_client_and_all_together_have_limits() {
 #[test]
 fn connections_of_a_group_have_the_first_one_s_sessions() {
     let mut table = Table::new(LIMITS);
-    let group = TokenT { half: table.group(client(1), [1, 2]).unwrap() };
-    assert_eq!(table.group(client(1), [3, 4]), Ok([1, 2]), "one group each");
+    let group = TokenT { half: table.group(client(1), Token([1, 2])).unwrap().0 };
+    assert_eq!(table.group(client(1), Token([3, 4])), Ok(Token([1, 2])), "one group each");
     assert_eq!(table.join(client(2), &token(1)), Err(Errno::NOENT), "half of it");
     assert_eq!(table.join(client(1), &group), Err(Errno::BUSY), "its own");
     table.join(client(2), &group).unwrap();
     assert_eq!(table.join(client(2), &group), Err(Errno::BUSY), "twice");
-    assert_eq!(table.group(client(2), [5, 6]), Err(Errno::BUSY));
-    let Opened { number, entry } = table.open(client(1), [7, 0], "seven").unwrap();
+    assert_eq!(table.group(client(2), Token([5, 6])), Err(Errno::BUSY));
+    let Opened { number, entry } = table.open(client(1), Token([7, 0]), "seven").unwrap();
     assert_eq!(table.find(client(2), number).unwrap().entry.session, "seven");
     assert!(!table.is_shared(&entry), "one program");
     assert_eq!(table.attach(client(2), &token(7)), Ok(number));
-    table.open(client(3), [8, 0], "eight").unwrap();
+    table.open(client(3), Token([8, 0]), "eight").unwrap();
     assert_eq!(table.join(client(3), &group), Err(Errno::BUSY), "it has sessions");
     assert!(table.gone(client(2)).is_empty());
     assert_eq!(table.find(client(2), number).unwrap_err(), Errno::BADF);
@@ -112,7 +113,7 @@ proptest! {
                 // The server never makes a token twice.
                 Step::Open(_, token) if has(&list, token) => {}
                 Step::Open(who, token) => {
-                    if let Ok(Opened { number, .. }) = table.open(client(who), [token, 0], token) {
+                    if let Ok(Opened { number, .. }) = table.open(client(who), Token([token, 0]), token) {
                         list.push((who, number, token));
                     }
                 }

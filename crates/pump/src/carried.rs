@@ -294,15 +294,7 @@ impl Carried {
             if self.hop.is_cut {
                 continue;
             }
-            let offset = usize::try_from(transmit.offset).unwrap_or(usize::MAX);
-            let payload = if transmit.length == 0 {
-                [&[][..]; 2]
-            } else {
-                // SAFETY: the writer is this process's own library, or its session server, which
-                // only reads.
-                unsafe { self.stream.ahead(offset, transmit.length) }
-                    .map_err(|_| Ending::Program)?
-            };
+            let payload = payload_of(&self.stream, &transmit)?;
             self.identification = self.identification.wrapping_add(1);
             let offload = offload_of(&transmit, offloads);
             let ecn = if transmit.ect { Ecn::Capable0 } else { Ecn::NotCapable };
@@ -418,6 +410,16 @@ fn copied(len: usize, copy: &dyn Fn(usize, &mut [u8]) -> usize) -> Vec<u8> {
     }
     bytes.truncate(done);
     bytes
+}
+
+/// Returns the payload of a segment, where the program has written it: in up to two parts.
+fn payload_of<'s>(stream: &'s Stream, transmit: &Transmit<'_>) -> Result<[&'s [u8]; 2], Ending> {
+    if transmit.length == 0 {
+        return Ok([&[][..]; 2]);
+    }
+    let offset = usize::try_from(transmit.offset).unwrap_or(usize::MAX);
+    // SAFETY: the writer is this process's own library, or its session server, which only reads.
+    unsafe { stream.ahead(offset, transmit.length) }.map_err(|_| Ending::Program)
 }
 
 fn offload_of(transmit: &Transmit<'_>, has_offloads: bool) -> Offload {

@@ -20,6 +20,7 @@ use sojourn_carrier::{
     Adopted, Carrier, CommandChannel, CommandSender, KeeperLocation, Lend, Sessions,
     command_channel, start_keeper,
 };
+use sojourn_ipc::Badge;
 use sojourn_ipc::Credentials;
 use sojourn_ipc::rt::{Caller, Descriptor};
 use sojourn_session::{
@@ -58,7 +59,7 @@ impl ServerSide {
         introduce(server, commands)?;
         let credentials =
             Credentials { pid: getpid().as_raw_nonzero().get(), ..Credentials::default() };
-        let caller = Caller { client: CARRIER, badge: 0, credentials };
+        let caller = Caller { client: CARRIER, badge: Badge::default(), credentials };
         let beat = server.beats().beat("carrier");
         let server = Arc::downgrade(server);
         let diag = Mutex::new(Diag::new(true).ok()?);

@@ -143,7 +143,11 @@ impl World {
             _ => (own, uid),
         };
         let client = ClientId { index, generation: self.generations[index as usize] };
-        Caller { client, badge: 0, credentials: Credentials { pid, uid, gid: 0 } }
+        Caller {
+            client,
+            badge: sojourn_ipc::Badge::default(),
+            credentials: Credentials { pid, uid, gid: 0 },
+        }
     }
 
     fn gone(&mut self, index: u32) {

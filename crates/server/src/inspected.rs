@@ -11,6 +11,7 @@ use crate::registry::Identity;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use sojourn_session::{Inode, KindT, ReasonT};
+use sojourn_wire::SocketCookie;
 
 /// The result of a look at an end.
 #[derive(Debug)]
@@ -79,7 +80,7 @@ impl Inspected {
         let Identity { key, kind, from, to, holds, object: held, .. } = seen;
         bytes.extend([1, *kind as u8]);
         let (what, words) = match *key {
-            Key::Socket { own, peer } => (0, [own, peer]),
+            Key::Socket { own, peer } => (0, [own.0, peer.0]),
             Key::Pipe { object, writes } => {
                 let first = if matches!(held, Object::Fifo { .. }) { 3 } else { 1 };
                 (first + u8::from(writes), [object, 0])
@@ -112,7 +113,10 @@ impl Inspected {
         let kind = KindT::try_from(i32::from(rest.byte()?)).ok()?;
         let (what, words) = (rest.byte()?, [rest.number()?, rest.number()?]);
         let (key, object) = match what {
-            0 => (Key::Socket { own: words[0], peer: words[1] }, Object::Socket { inode }),
+            0 => (
+                Key::Socket { own: SocketCookie(words[0]), peer: SocketCookie(words[1]) },
+                Object::Socket { inode },
+            ),
             1 | 2 => {
                 let writes = what == 2;
                 (Key::Pipe { object: words[0], writes }, Object::Pipe { inode, writes })

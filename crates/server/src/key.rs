@@ -3,16 +3,18 @@
 //! Pure. Not here: finding the key (`identity`), keeping a pipe's key its own (`pins`), pairing by
 //! keys (`registry`).
 
+use sojourn_wire::SocketCookie;
+
 /// A kernel object as the server saw it, and which end of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Key {
-    /// A connected socket, by its cookie and its peer's. 0 stands for an end that is on another
+    /// A connected socket, by its cookie and its peer's. None stands for an end that is on another
     /// host; the carrier takes its place.
     Socket {
         /// This end's.
-        own: u64,
+        own: SocketCookie,
         /// The other end's.
-        peer: u64,
+        peer: SocketCookie,
     },
     /// An end of a pipe.
     Pipe {
@@ -37,6 +39,6 @@ impl Key {
     /// Returns true if one end is on another host.
     #[must_use]
     pub fn is_carried(self) -> bool {
-        matches!(self, Self::Socket { own, peer } if own == 0 || peer == 0)
+        matches!(self, Self::Socket { own, peer } if [own, peer].contains(&SocketCookie::NONE))
     }
 }

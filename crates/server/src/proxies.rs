@@ -133,23 +133,23 @@ fn pair() -> Result<[OwnedFd; 2], Errno> {
 }
 
 impl proxy::Proxies for Proxies {
-    fn share(&self, socket: OwnedFd, uid: u32) -> Option<ClientSocket> {
+    fn share(&self, socket: OwnedFd, user: Uid) -> Option<ClientSocket> {
         limit_unread(&socket);
         let Users { by_uid, stranded } = &mut *self.lock();
-        let is_known = by_uid.contains_key(&Uid::from_raw_unchecked(uid));
+        let is_known = by_uid.contains_key(&user);
         let mut made = Err(Errno::BUSY);
         if is_known || by_uid.len() < USERS_MAX {
-            let user = by_uid.entry(Uid::from_raw_unchecked(uid)).or_default();
+            let proxy = by_uid.entry(user).or_default();
             // The user may have no proxy yet, or its proxy has ended or is lost.
-            made = user.hand(&socket).or_else(|_| {
-                user.start(&self.spawner)?;
-                user.hand(&socket)
+            made = proxy.hand(&socket).or_else(|_| {
+                proxy.start(&self.spawner)?;
+                proxy.hand(&socket)
             });
         }
         match made {
             Ok(ProxyLine { line, proxy }) => Some(ClientSocket::new(socket, line, proxy)),
             Err(error) => {
-                log::say(Level::Warn, format_args!("user {uid} is not served: {error}"));
+                log::say(Level::Warn, format_args!("user {user} is not served: {error}"));
                 let _ = rustix::net::shutdown(&socket, rustix::net::Shutdown::Both);
                 if stranded.len() < STRANDED_MAX {
                     stranded.push(socket);

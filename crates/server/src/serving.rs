@@ -30,7 +30,7 @@ pub(crate) fn server_options(own_user: Option<Uid>) -> ServerOptions {
         max_message: 64 << 10,
         // No call has a grant, and each would be a mapping of the server's.
         max_granted: 0,
-        own_user: own_user.map(Uid::as_raw),
+        own_user,
         ..ServerOptions::default()
     }
 }

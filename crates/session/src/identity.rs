@@ -6,6 +6,8 @@
 //! (`protocol`).
 
 use core::fmt;
+use core::num::ParseIntError;
+use core::str::FromStr;
 use rustix::process::Pid;
 
 /// A library's own number of a session, by which the server knows it; also the carrier's number of
@@ -59,6 +61,14 @@ impl ProcessId {
 impl fmt::Display for ProcessId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+impl FromStr for ProcessId {
+    type Err = ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, ParseIntError> {
+        text.parse().map(Self)
     }
 }
 

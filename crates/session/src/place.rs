@@ -6,6 +6,7 @@
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, openat};
 use rustix::io::Errno;
+use rustix::process::Uid;
 use std::path::{Path, PathBuf};
 
 /// Path of the socket of the system's server, which serves all users.
@@ -38,9 +39,9 @@ pub enum PlaceError {
         /// Path of the directory.
         path: PathBuf,
         /// User that owns the directory.
-        owner: u32,
+        owner: Uid,
         /// User that should own the directory.
-        user: u32,
+        user: Uid,
     },
     /// Other users may enter or change the directory.
     #[error("{0} is open to other users: chmod 700 it, or remove it")]
@@ -71,12 +72,12 @@ fn instead_of_refused(directory: &Path, error: Errno) -> &'static str {
 }
 
 /// Returns the advice for a directory that belongs to another user.
-fn instead_of(directory: &Path, user: u32) -> &'static str {
-    let is_roots = user == 0 && directory == Path::new(ROOTS);
+fn instead_of(directory: &Path, user: Uid) -> &'static str {
+    let is_roots = user.is_root() && directory == Path::new(ROOTS);
     match is_roots || Path::new(SYSTEM).parent() == Some(directory) {
         false => "Unset XDG_RUNTIME_DIR if it is another user's",
         // Both directories belong to root, unless root is that of another user namespace.
-        true if user == 0 => {
+        true if user.is_root() => {
             "Root of a user namespace is another user outside of it: name another place, such as SOJOURN_SERVER=DIR/server"
         }
         true => "Only root can serve the whole system: start the server as root, or with --user",
@@ -85,14 +86,14 @@ fn instead_of(directory: &Path, user: u32) -> &'static str {
 
 /// Parts of the environment that determine the server's address, as values so that tests can set
 /// them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Surroundings {
     /// Value of `SOJOURN_SERVER` or of the setting `server`.
     pub server: Option<String>,
     /// Value of `XDG_RUNTIME_DIR`.
     pub runtime: Option<PathBuf>,
     /// Effective user ID.
-    pub user: u32,
+    pub user: Uid,
     /// Path of the system's server, normally [`SYSTEM`].
     pub system: PathBuf,
     /// Directory for the servers of users without `runtime`, normally `/tmp`.
@@ -110,7 +111,7 @@ impl Surroundings {
         Self {
             server: (!server.is_empty()).then(|| server.to_owned()),
             runtime: std::env::var_os("XDG_RUNTIME_DIR").filter(filled).map(PathBuf::from),
-            user: rustix::process::geteuid().as_raw(),
+            user: rustix::process::geteuid(),
             system: PathBuf::from(SYSTEM),
             temporary: PathBuf::from("/tmp"),
             roots: PathBuf::from(ROOTS),
@@ -120,7 +121,7 @@ impl Surroundings {
     /// Returns the environment of another process, with paths as this process sees them. `root` is
     /// the other process's root directory.
     #[must_use]
-    pub fn of_other(root: &Path, server: &str, runtime: Option<&Path>, user: u32) -> Self {
+    pub fn of_other(root: &Path, server: &str, runtime: Option<&Path>, user: Uid) -> Self {
         let inside = |path: &Path| root.join(path.strip_prefix("/").unwrap_or(path));
         let runtime = runtime.filter(|path| path.is_absolute());
         Self {
@@ -140,7 +141,7 @@ impl Surroundings {
     }
 
     fn user_directory(&self) -> PathBuf {
-        if self.user == 0 {
+        if self.user.is_root() {
             // `su` and `sudo` may keep the environment of the calling user, so root does not trust
             // `XDG_RUNTIME_DIR`.
             return self.roots.clone();
@@ -195,7 +196,7 @@ impl Surroundings {
         let everybody = Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH;
         make(directory, everybody)?;
         let found = stat_directory(directory)?;
-        if found.st_uid != self.user {
+        if found.st_uid != self.user.as_raw() {
             return Err(foreign(directory, &found, self.user));
         }
         if found.st_mode & 0o022 != 0 {
@@ -227,9 +228,9 @@ fn stat_directory(directory: &Path) -> Result<rustix::fs::Stat, PlaceError> {
     Ok(found)
 }
 
-fn check(directory: &Path, user: u32) -> Result<(), PlaceError> {
+fn check(directory: &Path, user: Uid) -> Result<(), PlaceError> {
     let found = stat_directory(directory)?;
-    if found.st_uid != user {
+    if found.st_uid != user.as_raw() {
         return Err(foreign(directory, &found, user));
     }
     if found.st_mode & 0o077 != 0 {
@@ -243,10 +244,10 @@ fn check(directory: &Path, user: u32) -> Result<(), PlaceError> {
 /// Its directory must belong to one of the two. If others may write there, the directory must have
 /// the sticky bit, so that they can neither remove nor rename the socket (unlink(2)). A directory
 /// that containers share has such a mode, 1777.
-fn is_kept(socket: &Path, user: u32) -> bool {
+fn is_kept(socket: &Path, user: Uid) -> bool {
     const STICKY: u32 = 0o1000;
     const WRITABLE: u32 = 0o022;
-    let is_ours = |found: &rustix::fs::Stat| found.st_uid == user || found.st_uid == 0;
+    let is_ours = |found: &rustix::fs::Stat| found.st_uid == user.as_raw() || found.st_uid == 0;
     let holds = |found: rustix::fs::Stat| {
         is_ours(&found) && (found.st_mode & STICKY != 0 || found.st_mode & WRITABLE == 0)
     };
@@ -257,8 +258,8 @@ fn is_kept(socket: &Path, user: u32) -> bool {
         && rustix::fs::lstat(socket).is_ok_and(is_socket)
 }
 
-fn foreign(directory: &Path, found: &rustix::fs::Stat, user: u32) -> PlaceError {
-    PlaceError::Foreign { path: directory.into(), owner: found.st_uid, user }
+fn foreign(directory: &Path, found: &rustix::fs::Stat, user: Uid) -> PlaceError {
+    PlaceError::Foreign { path: directory.into(), owner: Uid::from_raw(found.st_uid), user }
 }
 
 fn is_socket(path: &Path) -> bool {
@@ -292,7 +293,7 @@ mod tests {
         Surroundings {
             server: None,
             runtime: Some(scratch.0.clone()),
-            user: rustix::process::geteuid().as_raw(),
+            user: rustix::process::geteuid(),
             system: scratch.0.join("run/server"),
             temporary: "/tmp".into(),
             // Root gets the directory that any other user would have, so that the tests expect the
@@ -321,7 +322,7 @@ mod tests {
     #[test]
     fn the_named_server_comes_first_then_the_systems_then_the_users() {
         let scratch = Scratch::new("order");
-        let mut around = Surroundings { user: 4711, ..surroundings(&scratch) };
+        let mut around = Surroundings { user: Uid::from_raw(4711), ..surroundings(&scratch) };
         let own = scratch.0.join("sojourn/server");
         assert_eq!(around.for_client().unwrap(), own.to_str().unwrap());
         std::fs::create_dir(scratch.0.join("run")).unwrap();
@@ -331,7 +332,7 @@ mod tests {
         assert_eq!(around.for_client().unwrap(), "@other");
         around = Surroundings { server: None, runtime: None, system: "/nowhere".into(), ..around };
         assert_eq!(around.own(), Path::new("/tmp/sojourn-4711/server"));
-        around = Surroundings { user: 0, roots: "/nowhere-either".into(), ..around };
+        around = Surroundings { user: Uid::ROOT, roots: "/nowhere-either".into(), ..around };
         assert_eq!(around.for_client().unwrap(), "/nowhere-either/server", "not everybody's");
         around.system = scratch.0.join("run/server");
         assert_eq!(around.for_client().unwrap(), around.system.to_str().unwrap());
@@ -340,10 +341,11 @@ mod tests {
     #[test]
     fn a_directory_of_somebody_else_or_open_to_others_is_never_used() {
         let scratch = Scratch::new("foreign");
-        let owner = rustix::process::geteuid().as_raw();
+        let owner = rustix::process::geteuid();
         let directory = scratch.0.join("sojourn");
         std::fs::create_dir(&directory).unwrap();
-        let stranger = Surroundings { user: owner + 1, ..surroundings(&scratch) };
+        let stranger =
+            Surroundings { user: Uid::from_raw(owner.as_raw() + 1), ..surroundings(&scratch) };
         assert!(matches!(stranger.for_client(), Err(PlaceError::Foreign { .. })));
         assert!(matches!(stranger.prepare_own(), Err(PlaceError::Foreign { .. })));
         rustix::fs::chmod(&directory, Mode::from_raw_mode(0o750)).unwrap();
@@ -358,7 +360,7 @@ mod tests {
     #[test]
     fn a_shared_directory_may_hold_the_socket_if_nobody_can_replace_it() {
         let scratch = Scratch::new("shared");
-        let owner = rustix::process::geteuid().as_raw();
+        let owner = rustix::process::geteuid();
         let directory = scratch.0.join("sojourn");
         std::fs::create_dir(&directory).unwrap();
         let _listener = std::os::unix::net::UnixListener::bind(directory.join("server")).unwrap();
@@ -368,15 +370,17 @@ mod tests {
         assert!(around.for_client().is_ok());
         mode(0o777);
         assert!(around.for_client().is_err());
-        let stranger = Surroundings { user: owner + 4711, ..surroundings(&scratch) };
+        let stranger =
+            Surroundings { user: Uid::from_raw(owner.as_raw() + 4711), ..surroundings(&scratch) };
         mode(0o1777);
-        assert_eq!(stranger.for_client().is_ok(), owner == 0, "only root's and one's own");
+        assert_eq!(stranger.for_client().is_ok(), owner.is_root(), "only root's and one's own");
     }
 
     #[test]
     fn what_to_do_fits_whose_place_it_is() {
         let foreign = |path: &str, user| {
-            PlaceError::Foreign { path: path.into(), owner: 65534, user }.to_string()
+            let (owner, user) = (Uid::from_raw(65534), Uid::from_raw(user));
+            PlaceError::Foreign { path: path.into(), owner, user }.to_string()
         };
         assert!(foreign("/run/sojourn", 0).contains("user namespace"));
         assert!(foreign("/run/sojourn-root", 0).contains("user namespace"));

@@ -19,22 +19,38 @@ pub const KIND_CALL: u8 = 1;
 /// The least kind that is an answer.
 pub const KIND_ANSWER: u8 = 6;
 
+/// The sequence number of a request.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seq(pub u32);
+
+impl Seq {
+    /// The number before the first one on the call line.
+    pub const DIRECT: Self = Self(DIRECT);
+
+    /// Returns true for a number of the call line.
+    #[inline(always)]
+    pub fn is_direct(self) -> bool {
+        self.0 & DIRECT != 0
+    }
+}
+
 /// Returns the number after `seq` on the same kind of line.
 #[inline(always)]
-pub fn next_seq(seq: u32) -> u32 {
-    (seq.wrapping_add(1) & !DIRECT) | (seq & DIRECT)
+pub fn next_seq(seq: Seq) -> Seq {
+    Seq((seq.0.wrapping_add(1) & !DIRECT) | (seq.0 & DIRECT))
 }
 
 /// Returns the number of slots' requests between `from` and `to`.
 #[inline(always)]
-pub fn distance(from: u32, to: u32) -> u32 {
-    to.wrapping_sub(from) & !DIRECT
+pub fn distance(from: Seq, to: Seq) -> u32 {
+    to.0.wrapping_sub(from.0) & !DIRECT
 }
 
 /// Returns the number in a tag.
 #[inline(always)]
-pub fn tag_seq(tag: u64) -> u32 {
-    tag as u32
+pub fn tag_seq(tag: u64) -> Seq {
+    Seq(tag as u32)
 }
 
 #[inline(always)]
@@ -44,29 +60,29 @@ fn tag_kind(tag: u64) -> u8 {
 
 /// Returns true if a tag is the answer to call `seq`.
 #[inline(always)]
-pub fn is_answer(tag: u64, seq: u32) -> bool {
+pub fn is_answer(tag: u64, seq: Seq) -> bool {
     tag_seq(tag) == seq && tag_kind(tag) >= KIND_ANSWER
 }
 
 /// Returns true if a tag is call `seq`.
 #[inline(always)]
-pub fn is_call(tag: u64, seq: u32) -> bool {
+pub fn is_call(tag: u64, seq: Seq) -> bool {
     tag_seq(tag) == seq && tag_kind(tag) == KIND_CALL
 }
 
 /// Returns the top byte of the meta word of a call published after request `last` of the slots.
 #[inline(always)]
-pub fn after(last: u32) -> u8 {
-    last as u8
+pub fn after(last: Seq) -> u8 {
+    last.0 as u8
 }
 
 /// The receiver's expectations.
 #[derive(Clone, Copy, Debug)]
 pub struct Expected {
     /// Next number on the call line.
-    pub call: u32,
+    pub call: Seq,
     /// Next number in the slots.
-    pub seq: u32,
+    pub seq: Seq,
     /// The number of slots, a power of two.
     pub slots: u32,
     /// True while the slots are used for the first time: an old tag is 0 then.
@@ -101,7 +117,7 @@ pub fn next(call_line: &Line, slot: &Line, expected: Expected) -> Next {
     if tag_seq(slot_tag) == expected.seq {
         return Next::Slot(slot_tag);
     }
-    let old = expected.seq.wrapping_sub(expected.slots) & !DIRECT;
+    let old = Seq(expected.seq.0.wrapping_sub(expected.slots) & !DIRECT);
     let is_old = if expected.is_first_round { slot_tag == 0 } else { tag_seq(slot_tag) == old };
     // A call with a number other than the last and the next one is impossible; other kinds are this
     // side's own answers.
@@ -116,7 +132,7 @@ pub fn next(call_line: &Line, slot: &Line, expected: Expected) -> Next {
 fn due(call_tag: u64, call_line: &Line, slot: &Line, expected: Expected) -> Next {
     let mut meta = [0];
     call_line.copy_out(&mut meta);
-    if (meta[0] >> 56) as u8 == after(expected.seq.wrapping_sub(1)) {
+    if (meta[0] >> 56) as u8 == after(Seq(expected.seq.0.wrapping_sub(1))) {
         return Next::Call(call_tag);
     }
     // The slot's request was published before the visible call, so it must be visible too.
@@ -127,26 +143,26 @@ fn due(call_tag: u64, call_line: &Line, slot: &Line, expected: Expected) -> Next
 /// Notes that the receiver has copied the slots' requests up to number `seq`. Returns true if the
 /// sender must be rung, because it may wait for room.
 #[inline(always)]
-pub fn consume(consumed: &AtomicU32, want: &AtomicU32, seq: u32) -> bool {
+pub fn consume(consumed: &AtomicU32, want: &AtomicU32, seq: Seq) -> bool {
     // SYNC: release; pairs with the acquire load in `has_room`: our copies out of the slot are done
     // before the sender may use it again.
-    consumed.store(seq, Ordering::Release);
+    consumed.store(seq.0, Ordering::Release);
     // No fence is needed: `want` only grows, so an old value can only cause a needless ring, and
     // the fence in `park::ring` decides whether the sender sleeps.
-    distance(want.load(Ordering::Relaxed), seq) < DIRECT / 2
+    distance(Seq(want.load(Ordering::Relaxed)), seq) < DIRECT / 2
 }
 
 /// Returns true if a sender that has published `seq` requests in slots has room for one more.
 #[inline(always)]
-pub fn has_room(consumed: &AtomicU32, seq: u32, slots: u32) -> bool {
+pub fn has_room(consumed: &AtomicU32, seq: Seq, slots: u32) -> bool {
     // SYNC: acquire; pairs with the release store in `consume`.
-    distance(consumed.load(Ordering::Acquire), seq) < slots
+    distance(Seq(consumed.load(Ordering::Acquire)), seq) < slots
 }
 
 /// Notes that the sender is about to wait for room: it is rung when half the slots are free.
 #[inline(always)]
-pub fn want_room(want: &AtomicU32, seq: u32, slots: u32) {
-    want.store(seq.wrapping_sub(slots / 2) & !DIRECT, Ordering::Relaxed);
+pub fn want_room(want: &AtomicU32, seq: Seq, slots: u32) {
+    want.store(seq.0.wrapping_sub(slots / 2) & !DIRECT, Ordering::Relaxed);
 }
 
 #[cfg(all(test, not(loom)))]
@@ -159,17 +175,17 @@ mod tests {
 
     #[test]
     fn numbers_wrap_within_their_kind() {
-        assert_eq!(next_seq(DIRECT - 1), 0);
-        assert_eq!(next_seq(u32::MAX), DIRECT);
-        assert_eq!(distance(DIRECT - 2, 3), 5);
+        assert_eq!(next_seq(Seq(DIRECT - 1)), Seq(0));
+        assert_eq!(next_seq(Seq(u32::MAX)), Seq::DIRECT);
+        assert_eq!(distance(Seq(DIRECT - 2), Seq(3)), 5);
     }
 
     #[test]
     fn a_call_waits_for_the_slots_before_it_and_for_no_other() {
         let (call_line, slot) = (Line::new(), Line::new());
         let mut expected = Expected {
-            call: DIRECT | 1,
-            seq: 255,
+            call: Seq(DIRECT | 1),
+            seq: Seq(255),
             slots: 8,
             is_first_round: false,
             may_call: true,
@@ -182,7 +198,7 @@ mod tests {
         assert_eq!(next(&call_line, &slot, expected), Next::Wrong);
         slot.publish(tag(255, 2), 0, &[]);
         assert_eq!(next(&call_line, &slot, expected), Next::Slot(tag(255, 2)));
-        expected.seq = 256;
+        expected.seq = Seq(256);
         assert_eq!(next(&call_line, &slot, expected), Next::Call(call));
         expected.may_call = false;
         assert_eq!(next(&call_line, &slot, expected), Next::Wrong);

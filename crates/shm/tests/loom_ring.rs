@@ -11,7 +11,7 @@
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 use sojourn_shm::park::{self, Cold};
-use sojourn_shm::ring::{self, DIRECT, Expected, Next};
+use sojourn_shm::ring::{self, DIRECT, Expected, Next, Seq};
 use sojourn_shm::{AtomicU32, AtomicU64, Line, Ordering};
 
 const SLOTS: u32 = 2;
@@ -83,8 +83,8 @@ impl Region {
         })
     }
 
-    fn slot(&self, seq: u32) -> &Line {
-        &self.slots[(seq & (SLOTS - 1)) as usize]
+    fn slot(&self, seq: Seq) -> &Line {
+        &self.slots[(seq.0 & (SLOTS - 1)) as usize]
     }
 
     fn ring_server(&self) {
@@ -112,16 +112,17 @@ impl Region {
 
     /// Publishes a one-way message that carries its own number.
     fn send(&self, seq: u32) {
-        if !ring::has_room(&self.consumed, seq - 1, SLOTS) {
-            ring::want_room(&self.want, seq - 1, SLOTS);
-            self.await_client(|region| ring::has_room(&region.consumed, seq - 1, SLOTS));
+        let before = Seq(seq - 1);
+        if !ring::has_room(&self.consumed, before, SLOTS) {
+            ring::want_room(&self.want, before, SLOTS);
+            self.await_client(|region| ring::has_room(&region.consumed, before, SLOTS));
         }
-        self.slot(seq).publish(u64::from(seq) | SEND, 0, &[u64::from(seq) * 10]);
+        self.slot(Seq(seq)).publish(u64::from(seq) | SEND, 0, &[u64::from(seq) * 10]);
         self.ring_server();
     }
 
     fn call(&self, seq: u32, last: u32) {
-        let meta = u64::from(ring::after(last)) << 56;
+        let meta = u64::from(ring::after(Seq(last))) << 56;
         self.call_line.publish(u64::from(seq) | CALL, meta, &[u64::from(seq) * 10]);
         self.ring_server();
     }
@@ -129,14 +130,14 @@ impl Region {
 
 /// The server's side, with the requests that it has taken, in order.
 struct Lane {
-    call: u32,
-    seq: u32,
+    call: Seq,
+    seq: Seq,
     taken: Vec<u32>,
 }
 
 impl Lane {
     fn new() -> Self {
-        Self { call: DIRECT | 1, seq: 1, taken: vec![] }
+        Self { call: Seq(DIRECT | 1), seq: Seq(1), taken: vec![] }
     }
 
     fn next(&self, region: &Region) -> Next {
@@ -144,7 +145,7 @@ impl Lane {
             call: self.call,
             seq: self.seq,
             slots: SLOTS,
-            is_first_round: self.seq <= SLOTS,
+            is_first_round: self.seq.0 <= SLOTS,
             may_call: true,
         };
         ring::next(&region.call_line, region.slot(self.seq), expected)
@@ -159,17 +160,17 @@ impl Lane {
             Next::Slot(tag) => {
                 region.slot(self.seq).copy_out(&mut words);
                 assert_eq!(ring::tag_seq(tag), self.seq);
-                assert_eq!(words[1], u64::from(self.seq) * 10, "the words of another round");
+                assert_eq!(words[1], u64::from(self.seq.0) * 10, "the words of another round");
                 if ring::consume(&region.consumed, &region.want, self.seq) {
                     region.ring_client();
                 }
-                self.taken.push(self.seq);
+                self.taken.push(self.seq.0);
                 self.seq = ring::next_seq(self.seq);
             }
             Next::Call(_) => {
                 region.call_line.copy_out(&mut words);
-                assert_eq!(words[1], u64::from(self.call) * 10, "the words of another call");
-                self.taken.push(self.call);
+                assert_eq!(words[1], u64::from(self.call.0) * 10, "the words of another call");
+                self.taken.push(self.call.0);
                 self.call = ring::next_seq(self.call);
             }
         }
@@ -191,7 +192,7 @@ impl Lane {
     }
 
     fn answer(&self, region: &Region) {
-        let seq = ring::distance(1, self.call) | DIRECT;
+        let seq = ring::distance(Seq(1), self.call) | DIRECT;
         region.call_line.publish(u64::from(seq) | ANSWER, 0, &[u64::from(seq) * 100]);
         region.ring_client();
     }
@@ -257,10 +258,10 @@ fn a_late_answer_is_not_taken_for_anothers() {
         };
         region.call(DIRECT | 1, 0);
         // The call is given up at once; then the line is needed again.
-        region.await_client(|region| ring::is_answer(region.call_line.tag(), DIRECT | 1));
+        region.await_client(|region| ring::is_answer(region.call_line.tag(), Seq(DIRECT | 1)));
         region.call(DIRECT | 2, 0);
-        assert!(!ring::is_answer(region.call_line.tag(), DIRECT | 1));
-        region.await_client(|region| ring::is_answer(region.call_line.tag(), DIRECT | 2));
+        assert!(!ring::is_answer(region.call_line.tag(), Seq(DIRECT | 1)));
+        region.await_client(|region| ring::is_answer(region.call_line.tag(), Seq(DIRECT | 2)));
         let mut words = [0; 2];
         region.call_line.copy_out(&mut words);
         assert_eq!(words[1], u64::from(DIRECT | 2) * 100);

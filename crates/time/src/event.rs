@@ -64,13 +64,17 @@ pub struct SocketId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PacketId(pub u64);
 
+/// The inode of a socket or pipe; 0 names none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Inode(pub u64);
+
 /// The socket or pipe of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ends {
     /// The socket or pipe.
     pub sock: SocketId,
     /// The inode of the socket or pipe: the name for users.
-    pub inode: u64,
+    pub inode: Inode,
     /// The carrier of the data.
     pub protocol: Protocol,
     /// The program's end.
@@ -231,7 +235,13 @@ fn ends(reader: &Reader<'_>) -> Ends {
     };
     let local = address(AT + 24, reader.u16(AT + 18));
     let remote = address(AT + 40, reader.u16(AT + 20)).filter(|remote| remote.port() != 0);
-    Ends { sock: SocketId(reader.u64(AT)), inode: reader.u64(AT + 8), protocol, local, remote }
+    Ends {
+        sock: SocketId(reader.u64(AT)),
+        inode: Inode(reader.u64(AT + 8)),
+        protocol,
+        local,
+        remote,
+    }
 }
 
 #[cfg(test)]
@@ -262,7 +272,7 @@ mod tests {
         bytes[96..104].copy_from_slice(&9_u64.to_ne_bytes());
         let event = Event::decode(&bytes).unwrap();
         assert_eq!((event.kind, event.thread, event.result), (Kind::Sent, 77, -11));
-        assert_eq!((event.ends.sock, event.ends.inode), (SocketId(5), 6));
+        assert_eq!((event.ends.sock, event.ends.inode), (SocketId(5), Inode(6)));
         assert_eq!(event.ends.protocol, Protocol::Udp);
         assert_eq!(event.ends.local, Some("10.0.0.1:80".parse().unwrap()));
         assert_eq!(event.ends.remote, Some("10.0.0.2:81".parse().unwrap()));

@@ -6,7 +6,9 @@
 //! come from (`programs`), the arithmetic of a chain (`chain`).
 
 use crate::chain::{Disordered, RowEnd, Times, divide, span};
-use crate::event::{Ends, Event, Kind, PacketId, Protocol, SocketId, Stamp, arrived, sent, taken};
+use crate::event::{
+    Ends, Event, Inode, Kind, PacketId, Protocol, SocketId, Stamp, arrived, sent, taken,
+};
 use crate::row::{Direction, Row};
 use crate::session::Session;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -38,7 +40,7 @@ pub struct Faults {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     protocol: Protocol,
-    inode: u64,
+    inode: Inode,
 }
 
 impl Key {

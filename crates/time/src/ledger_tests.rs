@@ -1,6 +1,8 @@
 //! Tests of the pure core: streams of events, whole and broken, against sums that must hold.
 
-use crate::event::{Ends, Event, Kind, PacketId, Protocol, SocketId, Stamp, arrived, sent, taken};
+use crate::event::{
+    Ends, Event, Inode, Kind, PacketId, Protocol, SocketId, Stamp, arrived, sent, taken,
+};
 use crate::ledger::{ARRIVALS_MAX, Ledger, SESSIONS_MAX};
 use crate::row::{Direction, Row};
 use crate::session::Cell;
@@ -23,7 +25,7 @@ fn event(kind: Kind, protocol: Protocol, stamps: &[(usize, u64)]) -> Event {
         first: 0,
         last: 0,
         usual: 0,
-        ends: Ends { sock: SOCK, inode: 5, protocol, ..Ends::default() },
+        ends: Ends { sock: SOCK, inode: Inode(5), protocol, ..Ends::default() },
         stamps: [Stamp::default(); crate::event::STAMPS],
     };
     for (place, at) in stamps {
@@ -225,7 +227,7 @@ fn what_is_kept_is_bounded() {
     assert_eq!(ledger.faults().dropped, 7);
     for inode in 0..SESSIONS_MAX as u64 + 3 {
         let mut event = tcp_take(0, 1, (1, 0, 2));
-        event.ends.inode = inode;
+        event.ends.inode = Inode(inode);
         ledger.add(&event);
     }
     assert_eq!((ledger.sessions().len(), ledger.faults().beyond), (SESSIONS_MAX, 3));

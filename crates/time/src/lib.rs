@@ -22,7 +22,7 @@ mod session;
 pub use chain::{Disordered, RowTime, Times};
 pub use distribution::Distribution;
 pub use error::LoadError;
-pub use event::{Ends, Event, Kind, PacketId, Protocol, SocketId, Stamp};
+pub use event::{Ends, Event, Inode, Kind, PacketId, Protocol, SocketId, Stamp};
 pub use ledger::{Faults, Ledger};
 pub use programs::{Cost, Programs};
 pub use report::{Report, Taken};

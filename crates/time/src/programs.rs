@@ -5,7 +5,7 @@
 //! `bpf/time.bpf.c` first.
 
 use crate::error::LoadError;
-use crate::event::{Event, Kind};
+use crate::event::{Event, Inode, Kind};
 use crate::probes::{AttachPoint, PROBES, Probe, TRIAL};
 use aya::maps::{Array, HashMap, MapData, PerCpuArray, RingBuf};
 use aya::programs::{BtfTracePoint, FEntry, ProgramError};
@@ -41,7 +41,7 @@ pub struct Programs {
     cost: Cost,
     missing: Vec<&'static str>,
     refusal: Option<String>,
-    inode: u64,
+    inode: Inode,
 }
 
 /// The cost of one stamp, as tried out on this machine.
@@ -73,7 +73,7 @@ impl Programs {
             cost: Cost::default(),
             missing: Vec::new(),
             refusal: None,
-            inode: 0,
+            inode: Inode::default(),
             ebpf,
         };
         this.cost = this.trial(&btf)?;
@@ -101,7 +101,7 @@ impl Programs {
     ///
     /// # Errors
     /// The kernel's answer.
-    pub fn only(&mut self, inode: u64) -> Result<(), LoadError> {
+    pub fn only(&mut self, inode: Inode) -> Result<(), LoadError> {
         self.inode = inode;
         self.set(0)
     }
@@ -149,7 +149,7 @@ impl Programs {
 
     fn set(&mut self, trial: u32) -> Result<(), LoadError> {
         let mut bytes = [0; SETTINGS_LEN];
-        bytes[..8].copy_from_slice(&self.inode.to_ne_bytes());
+        bytes[..8].copy_from_slice(&self.inode.0.to_ne_bytes());
         bytes[8..12].copy_from_slice(&self.cost.fixed_ns.to_ne_bytes());
         bytes[12..].copy_from_slice(&trial.to_ne_bytes());
         let set = self.settings.set(0, bytes, 0);

@@ -4,7 +4,7 @@
 
 use crate::chain::{RowTime, Times};
 use crate::distribution::Distribution;
-use crate::event::{Ends, Protocol};
+use crate::event::{Ends, Inode, Protocol};
 use crate::row::{Direction, Row};
 use std::net::SocketAddr;
 
@@ -74,7 +74,7 @@ pub struct Session {
     /// The name of a session that is away.
     pub stream: Option<u64>,
     /// The inode of its socket or pipe.
-    pub inode: u64,
+    pub inode: Inode,
     /// The carrier of its data.
     pub protocol: Protocol,
     /// The program's end.
@@ -136,7 +136,7 @@ impl Session {
     /// The name, as `sojourn ss` has it.
     #[must_use]
     pub fn name(&self) -> String {
-        self.stream.map_or_else(|| format!("@{}", self.inode), |stream| stream.to_string())
+        self.stream.map_or_else(|| format!("@{}", self.inode.0), |stream| stream.to_string())
     }
 
     /// How a row stands in a table.

@@ -4,6 +4,7 @@
 use super::*;
 use crate::port::Owner;
 use rt::{Caller, Credentials};
+use sojourn_ipc::Badge;
 
 const HERE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
 
@@ -13,7 +14,11 @@ fn client(generation: u32) -> ClientId {
 }
 
 fn caller(generation: u32) -> Caller {
-    Caller { client: client(generation), badge: 0, credentials: Credentials::default() }
+    Caller {
+        client: client(generation),
+        badge: Badge::default(),
+        credentials: Credentials::default(),
+    }
 }
 
 /// Returns a server; `None`, with a message, where raw sockets are not allowed.

@@ -178,6 +178,33 @@ pub fn parse(bytes: &[u8], link: LinkType) -> Result<Frame<'_>, Malformed> {
     parse_start(bytes, link, 0)
 }
 
+/// What the link header says, and the packet behind it.
+struct Link<'b> {
+    /// `None` on a link without headers.
+    ethernet: Option<ethernet::Header>,
+    packet: &'b [u8],
+    ether_type: EtherType,
+}
+
+impl<'b> Link<'b> {
+    #[inline]
+    fn parse(bytes: &'b [u8], link: LinkType) -> Result<Self, Malformed> {
+        let raw = |ether_type| Self { ethernet: None, packet: bytes, ether_type };
+        match link {
+            LinkType::Ethernet => {
+                let ethernet::Parsed { header, payload } = ethernet::Header::parse(bytes)?;
+                let ether_type = header.ether_type;
+                Ok(Self { ethernet: Some(header), packet: payload, ether_type })
+            }
+            LinkType::Raw => match bytes.first().ok_or(Malformed::Short)? >> 4 {
+                4 => Ok(raw(EtherType::IPV4)),
+                6 => Ok(raw(EtherType::IPV6)),
+                _ => Err(Malformed::Version),
+            },
+        }
+    }
+}
+
 /// Reads the beginning of a frame like [`parse`]. `bytes` have all headers, and `missing` bytes of
 /// a TCP segment's payload follow them. The result's payload is the part in `bytes`.
 ///
@@ -185,17 +212,7 @@ pub fn parse(bytes: &[u8], link: LinkType) -> Result<Frame<'_>, Malformed> {
 /// As for [`parse`]; and if the packet does not end exactly `missing` bytes later, as in a frame
 /// with padding.
 pub fn parse_start(bytes: &[u8], link: LinkType, missing: usize) -> Result<Frame<'_>, Malformed> {
-    let (ethernet, packet, ether_type) = match link {
-        LinkType::Ethernet => {
-            let ethernet::Parsed { header, payload } = ethernet::Header::parse(bytes)?;
-            (Some(header), payload, header.ether_type)
-        }
-        LinkType::Raw => match bytes.first().ok_or(Malformed::Short)? >> 4 {
-            4 => (None, bytes, EtherType::IPV4),
-            6 => (None, bytes, EtherType::IPV6),
-            _ => return Err(Malformed::Version),
-        },
-    };
+    let Link { ethernet, packet, ether_type } = Link::parse(bytes, link)?;
     let network = match ether_type {
         EtherType::IPV4 => Network::v4(packet, missing)?,
         EtherType::IPV6 => Network::v6(packet, missing)?,

@@ -14,7 +14,7 @@
 //! * [`checksum`]: the Internet checksum, whole, in parts, partial and incremental; [`vnet`]: the
 //!   offload header, which describes an interface's work on checksums and segments.
 //! * [`netlink`]: not a packet's format but the kernel's, for answers about interfaces, sockets and
-//!   rules: messages and their attributes.
+//!   rules: messages and their attributes; [`SocketCookie`], by which they name a socket.
 //!
 //! Bytes from the network may be damaged or hostile: the result is a [`Malformed`], never a panic.
 
@@ -36,6 +36,7 @@ pub mod ipv6;
 mod malformed;
 pub mod netlink;
 mod octets;
+mod socket_cookie;
 pub mod tcp;
 pub mod udp;
 pub mod vnet;
@@ -44,4 +45,5 @@ pub use ethernet::MacAddress;
 pub use flow::{FlowKey, Protocol};
 pub use ip::Ecn;
 pub use malformed::{Malformed, NoRoom};
+pub use socket_cookie::SocketCookie;
 pub use tcp::SeqNum;

@@ -10,6 +10,18 @@ pub const HEADER_BYTES: usize = 16;
 /// `NLA_F_NESTED` and `NLA_F_NET_BYTEORDER`, which say how an attribute's value is encoded.
 const FLAGS: u16 = 0xc000;
 
+/// The number of a request (`nlmsg_seq`), which the answers to it repeat.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestSeq(pub u32);
+
+impl RequestSeq {
+    /// Returns the number of the request after this one.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0.wrapping_add(1))
+    }
+}
+
 /// A message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'b> {
@@ -18,7 +30,7 @@ pub struct Message<'b> {
     /// `nlmsg_flags`.
     pub flags: u16,
     /// `nlmsg_seq`: the number of the request that it answers.
-    pub sequence: u32,
+    pub sequence: RequestSeq,
     /// The bytes after the header.
     pub body: &'b [u8],
 }
@@ -32,7 +44,7 @@ pub fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
         let message = Message {
             kind: u16::from_ne_bytes([k0, k1]),
             flags: u16::from_ne_bytes([f0, f1]),
-            sequence: u32::from_ne_bytes([s0, s1, s2, s3]),
+            sequence: RequestSeq(u32::from_ne_bytes([s0, s1, s2, s3])),
             body: bytes.get(HEADER_BYTES..len)?,
         };
         bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
@@ -95,8 +107,8 @@ mod tests {
     fn messages_come_with_their_bodies_without_the_padding() {
         let bytes = [message(20, 1, b"abc"), message(3, 2, b"")].concat();
         let all: Vec<_> = messages(&bytes).collect();
-        let first = Message { kind: 20, flags: 7, sequence: 1, body: b"abc" };
-        assert_eq!(all, [first, Message { kind: 3, flags: 7, sequence: 2, body: b"" }]);
+        let first = Message { kind: 20, flags: 7, sequence: RequestSeq(1), body: b"abc" };
+        assert_eq!(all, [first, Message { kind: 3, flags: 7, sequence: RequestSeq(2), body: b"" }]);
     }
 
     #[test]

@@ -25,7 +25,7 @@ fn key(bytes: &[u8]) -> Key {
     let program = FileState { device: 1, inode: 2, size: 3, modified_ns: 4, changed_ns: 5 };
     let loader = FileState { inode: 9, ..program };
     Key {
-        build_id: 7,
+        build_id: BuildId(7),
         program,
         loader,
         offset: 4096,
@@ -57,7 +57,7 @@ fn another_key_is_a_miss() {
     type ChangeFn = fn(&mut Key);
     let changes: [ChangeFn; 9] = [
         |key| key.sample += 1,
-        |key| key.build_id += 1,
+        |key| key.build_id.0 += 1,
         |key| key.offset += 1,
         |key| key.program.device += 1,
         |key| key.program.inode += 1,

@@ -13,8 +13,8 @@ use std::hint::black_box;
 use std::ptr::NonNull;
 
 use sojourn_ipc::rt::{
-    self, Arrival, CallError, Caller, ClientId, Credentials, Deadline, Decoder, Encoder, FdList,
-    Gone, ITEMS_MAX, Item, Served, Service,
+    self, Arrival, Badge, CallError, Caller, ClientId, Credentials, Deadline, Decoder, Encoder,
+    FdList, Gone, ITEMS_MAX, Item, Served, Service,
 };
 use sojourn_ipc::{Fault, Reason};
 
@@ -231,7 +231,11 @@ impl rt::Request for Request<'_> {
 
     #[inline]
     fn caller(&self) -> Caller {
-        Caller { client: ClientId::default(), badge: 0, credentials: Credentials::default() }
+        Caller {
+            client: ClientId::default(),
+            badge: Badge::default(),
+            credentials: Credentials::default(),
+        }
     }
 
     #[inline]

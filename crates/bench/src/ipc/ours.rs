@@ -4,8 +4,8 @@
 
 use anyhow::{Context as _, Result, bail};
 use sojourn_ipc::{
-    Access, Address, ConnectOptions, Connection, Deadline, Endpoint, Event, Grant, INLINE_MAX,
-    Memory, ReadyReply, Request, Server as Serving, ServerOptions, Span, Wait,
+    Access, Address, ConnectOptions, Connection, Deadline, Endpoint, Event, Grant, GrantId,
+    INLINE_MAX, Memory, ReadyReply, Request, Server as Serving, ServerOptions, Span, Wait,
 };
 
 use super::row::{
@@ -209,7 +209,7 @@ struct Caller {
 struct Granted {
     memory: Memory,
     /// The number by which the connection knows it.
-    id: u32,
+    id: GrantId,
 }
 
 impl Caller {

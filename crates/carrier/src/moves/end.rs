@@ -75,6 +75,23 @@ impl Carrier {
         }
     }
 
+    /// Tells the program's side whether it may go on with its socket.
+    fn tell_outcome(&self, key: &Key, stream: &Stream, imported: Result<(), ImportError>) {
+        match imported {
+            Ok(()) => stream.set_flushed(stream.own_leftover().unwrap_or(0)),
+            // The program's side takes the session for reset.
+            Err(error) => {
+                stream.ledger().lose();
+                // With these errors the peer itself has ended the connection.
+                if !matches!(error, ImportError::System(_, Errno::CONNRESET | Errno::PIPE)) {
+                    self.sessions.warn(format_args!("{:?}: not put back: {error}", key));
+                }
+            }
+        }
+        stream.attention();
+        stream.notify_peer();
+    }
+
     /// Puts a session back into its socket. Returns what the program has sent and received while it
     /// was away.
     fn put_back(&mut self, key: &Key, delegated: &Delegated, known: Option<FinalState>) -> Traffic {
@@ -116,20 +133,7 @@ impl Carrier {
                 );
             }
         }
-        match imported {
-            // The program's side may go on with the socket.
-            Ok(()) => stream.set_flushed(stream.own_leftover().unwrap_or(0)),
-            // The program's side takes the session for reset.
-            Err(error) => {
-                stream.ledger().lose();
-                // With these errors the peer itself has ended the connection.
-                if !matches!(error, ImportError::System(_, Errno::CONNRESET | Errno::PIPE)) {
-                    self.sessions.warn(format_args!("{:?}: not put back: {error}", key));
-                }
-            }
-        }
-        stream.attention();
-        stream.notify_peer();
+        self.tell_outcome(key, stream, imported);
         let Traffic { sent: received, received: sent } = stream.published_totals();
         Traffic { sent, received }
     }

@@ -30,7 +30,7 @@ use sojourn_pump::now;
 use sojourn_pump::sealed::pack;
 use sojourn_session::{HomeT, JoinT, LendT, LocalNumber, OfferT, ReasonT, StreamNumber};
 use sojourn_stream::Traffic;
-use sojourn_wire::Protocol;
+use sojourn_wire::{Protocol, SocketCookie};
 
 /// How long the program has to give up the kernel while its packets still come there
 /// (microseconds). One that always has unread bytes there cannot, so nothing more comes after that.
@@ -322,7 +322,7 @@ impl Carrier {
         let (hop, ring) = (hop_of(&next_hop, port), links.ring());
         let (packets, sealed) = (packets.into(), sealed.into());
         let xdp = links.take_xdp(next_hop.interface, link);
-        let cookie = sockopt::socket_cookie(&socket).unwrap_or(0);
+        let cookie = sockopt::socket_cookie(&socket).map_or(SocketCookie::NONE, SocketCookie);
         sessions.delegate(
             local,
             LendT { local: 0, token: token.0, hop, link, packets, ring, xdp, record: sealed },

@@ -12,7 +12,7 @@ use crate::output::{note, printable};
 use anyhow::{Context as _, Result};
 use sojourn_filter::Key;
 use sojourn_netif::Direction;
-use sojourn_session::{HomeT, SessionInfoT, StreamNumber};
+use sojourn_session::{HomeT, ProcessId, SessionInfoT, StreamNumber};
 use sojourn_wire::{FlowKey, Protocol};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
@@ -27,7 +27,7 @@ const NAMELESS_MAX: u32 = 50;
 #[derive(Debug)]
 struct SessionSelection {
     session: Option<StreamNumber>,
-    pid: Option<u32>,
+    pid: Option<ProcessId>,
     port: Option<u16>,
     host: Option<IpAddr>,
 }
@@ -51,7 +51,7 @@ impl SessionSelection {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct ServerSession {
     stream: StreamNumber,
-    pid: u32,
+    pid: ProcessId,
     label: String,
 }
 
@@ -244,7 +244,7 @@ fn server_session(info: &SessionInfoT) -> ServerSession {
     let program = info.program.as_ref().map(|name| name.to_string_lossy().into_owned());
     let program = program.unwrap_or_default();
     let program = printable(program.rsplit('/').next().unwrap_or_default());
-    let (stream, pid) = (StreamNumber(info.stream), info.pid);
+    let (stream, pid) = (StreamNumber(info.stream), ProcessId(info.pid));
     ServerSession { stream, pid, label: format!("{program}, process {pid}, session {stream}") }
 }
 
@@ -291,7 +291,8 @@ mod tests {
 
     #[test]
     fn only_what_is_wanted_counts() {
-        let session = ServerSession { stream: StreamNumber(7), pid: 42, label: String::new() };
+        let session =
+            ServerSession { stream: StreamNumber(7), pid: ProcessId(42), label: String::new() };
         let cases = [
             (SessionSelection { port: Some(80), ..ALL }, true),
             (SessionSelection { port: Some(999), ..ALL }, true),
@@ -301,13 +302,13 @@ mod tests {
             (SessionSelection { host: Some("10.0.0.3".parse().unwrap()), ..ALL }, false),
             (SessionSelection { session: Some(StreamNumber(7)), ..ALL }, true),
             (SessionSelection { session: Some(StreamNumber(8)), ..ALL }, false),
-            (SessionSelection { pid: Some(42), port: Some(80), ..ALL }, true),
-            (SessionSelection { pid: Some(42), port: Some(81), ..ALL }, false),
+            (SessionSelection { pid: Some(ProcessId(42)), port: Some(80), ..ALL }, true),
+            (SessionSelection { pid: Some(ProcessId(42)), port: Some(81), ..ALL }, false),
         ];
         for (wanted, is_wanted) in cases {
             assert_eq!(wanted.wants(&key(), Some(&session)), is_wanted, "{wanted:?}");
         }
-        assert!(!SessionSelection { pid: Some(42), ..ALL }.wants(&key(), None));
+        assert!(!SessionSelection { pid: Some(ProcessId(42)), ..ALL }.wants(&key(), None));
     }
 
     #[test]

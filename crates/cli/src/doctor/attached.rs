@@ -4,10 +4,11 @@
 //! program or its link are found in `/proc/PID/fdinfo` (proc(5)). Not here: the advice for the user
 //! (`network`).
 
-use crate::output::Table;
+use crate::output::{Table, process_number};
 use crate::sessions::PROC;
 use serde::Serialize;
 use sojourn_filter::{Failed, ObjectKind};
+use sojourn_session::ProcessId;
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::Path;
@@ -29,7 +30,8 @@ pub(super) struct Attached {
 /// A process that holds a program or its link.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 struct Keeper {
-    pid: u32,
+    #[serde(serialize_with = "process_number")]
+    pid: ProcessId,
     program: String,
 }
 
@@ -210,7 +212,7 @@ mod tests {
             interface: String::new(),
             number: Some(7),
         };
-        let keeper = Keeper { pid: 1, program: "sojournd".into() };
+        let keeper = Keeper { pid: ProcessId(1), program: "sojournd".into() };
         let kept = HashMap::from([(7, BTreeSet::from([keeper]))]);
         assert!(!described(&one("sojourn_ingress"), &kept).is_left_over);
         assert!(described(&one("sojourn_ingress"), &HashMap::new()).is_left_over);

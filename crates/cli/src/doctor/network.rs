@@ -13,6 +13,7 @@ use rustix::fd::AsRawFd as _;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::thread::CapabilitySet;
 use sojourn_filter::{Failed, PACKAGE, features};
+use sojourn_session::ProcessId;
 use std::{fs, io};
 
 /// The capabilities of a carrier, with their names.
@@ -36,7 +37,10 @@ pub(super) struct NetworkFindings {
 
 /// Runs all checks.
 pub(super) fn findings(server_args: &ServerArgs) -> NetworkFindings {
-    let server = Client::connect(server_args).ok().map(|client| client.pid).filter(|pid| *pid != 0);
+    let server = Client::connect(server_args)
+        .ok()
+        .map(|client| client.pid)
+        .filter(|pid| *pid != ProcessId::NONE);
     let carrying = server.filter(|pid| is_asked_to_carry(*pid));
     let mut items = vec![carrier(server, carrying)];
     let own =
@@ -57,7 +61,7 @@ pub(super) fn findings(server_args: &ServerArgs) -> NetworkFindings {
 }
 
 /// Returns true if the server was started with `--network`.
-fn is_asked_to_carry(pid: u32) -> bool {
+fn is_asked_to_carry(pid: ProcessId) -> bool {
     let line = fs::read(format!("{PROC}/{pid}/cmdline")).unwrap_or_default();
     line.split(|byte| *byte == 0)
         .any(|word| word == b"--network" || word.starts_with(b"--network="))
@@ -65,7 +69,7 @@ fn is_asked_to_carry(pid: u32) -> bool {
 
 /// Returns the process with the carrier of a server: a child process, or the server's own if the
 /// carrier is a thread. `None` if there is no carrier: it ends at once without rights.
-fn carrier_of(pid: u32) -> Option<u32> {
+fn carrier_of(pid: ProcessId) -> Option<ProcessId> {
     let is_carrier =
         |comm: &std::path::Path| fs::read_to_string(comm).is_ok_and(|name| name.trim() == CARRIER);
     let threads = fs::read_dir(format!("{PROC}/{pid}/task")).into_iter().flatten().flatten();
@@ -75,7 +79,7 @@ fn carrier_of(pid: u32) -> Option<u32> {
         }
         let children = fs::read_to_string(thread.join("children")).unwrap_or_default();
         let mut children = children.split_whitespace().filter_map(|child| child.parse().ok());
-        let carries = |child: &u32| is_carrier(format!("{PROC}/{child}/comm").as_ref());
+        let carries = |child: &ProcessId| is_carrier(format!("{PROC}/{child}/comm").as_ref());
         if let Some(child) = children.find(carries) {
             return Some(child);
         }
@@ -83,7 +87,7 @@ fn carrier_of(pid: u32) -> Option<u32> {
     None
 }
 
-fn carrier(server: Option<u32>, carrying: Option<u32>) -> Item {
+fn carrier(server: Option<ProcessId>, carrying: Option<ProcessId>) -> Item {
     const NAME: &str = "network-server";
     match (server, carrying) {
         (_, Some(pid)) => match carrier_of(pid) {
@@ -108,7 +112,7 @@ fn carrier(server: Option<u32>, carrying: Option<u32>) -> Item {
 }
 
 /// Returns the effective capabilities of a process, from `/proc`.
-fn capabilities_of(pid: u32) -> Option<CapabilitySet> {
+fn capabilities_of(pid: ProcessId) -> Option<CapabilitySet> {
     effective(&fs::read_to_string(format!("{PROC}/{pid}/status")).ok()?)
 }
 
@@ -151,7 +155,7 @@ fn filter() -> Item {
 }
 
 /// Lists the keepers: processes that hold sessions for the next server.
-fn keepers(proc: &str) -> Vec<u32> {
+fn keepers(proc: &str) -> Vec<ProcessId> {
     let processes = fs::read_dir(proc).into_iter().flatten().flatten();
     let is_one = |process: &fs::DirEntry| {
         fs::read_to_string(process.path().join("comm")).is_ok_and(|name| name.trim() == KEEPER)
@@ -160,9 +164,9 @@ fn keepers(proc: &str) -> Vec<u32> {
     processes.filter(is_one).filter_map(number).collect()
 }
 
-fn keeper(server: Option<u32>, keepers: Vec<u32>) -> Item {
+fn keeper(server: Option<ProcessId>, keepers: Vec<ProcessId>) -> Item {
     const NAME: &str = "keeper";
-    let numbers = keepers.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+    let numbers = keepers.iter().map(ProcessId::to_string).collect::<Vec<_>>().join(", ");
     match (keepers.is_empty(), server) {
         (true, _) => Item::ok(NAME, "none: no session with another host is away"),
         (false, Some(_)) => Item::ok(
@@ -309,18 +313,22 @@ mod tests {
 
     #[test]
     fn a_keeper_without_a_server_is_told() {
-        let states = [keeper(None, vec![]), keeper(Some(1), vec![2]), keeper(None, vec![2, 3])];
+        let kept = |numbers: &[u32]| numbers.iter().copied().map(ProcessId).collect::<Vec<_>>();
+        let server = ProcessId(1);
+        let states =
+            [keeper(None, vec![]), keeper(Some(server), kept(&[2])), keeper(None, kept(&[2, 3]))];
         assert_eq!(states.map(|item| item.state), [State::Ok, State::Ok, State::Limited]);
-        assert!(keeper(None, vec![2, 3]).found.contains("2, 3"));
+        assert!(keeper(None, kept(&[2, 3])).found.contains("2, 3"));
         assert!(keepers("/nowhere").is_empty());
     }
 
     #[test]
     fn a_server_is_known_by_how_it_was_started() {
-        assert!(!is_asked_to_carry(std::process::id()));
-        assert_eq!(carrier_of(std::process::id()), None);
-        let states = [carrier(None, None), carrier(Some(1), None)].map(|item| item.state);
+        assert!(!is_asked_to_carry(ProcessId::own()));
+        assert_eq!(carrier_of(ProcessId::own()), None);
+        let states =
+            [carrier(None, None), carrier(Some(ProcessId(1)), None)].map(|item| item.state);
         assert_eq!(states, [State::Ok; 2], "what was not asked for is not missing");
-        assert_eq!(carrier(Some(1), Some(std::process::id())).state, State::Limited);
+        assert_eq!(carrier(Some(ProcessId(1)), Some(ProcessId::own())).state, State::Limited);
     }
 }

@@ -8,7 +8,8 @@ use crate::client::{Client, NoServer, speaks_with_programs};
 use crate::environment;
 use crate::output::span;
 use crate::server::Silent;
-use sojourn_session::Config;
+use rustix::process::Uid;
+use sojourn_session::{Config, ProcessId};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -144,12 +145,12 @@ fn describe(mut client: Client) -> Item {
 
 /// Returns the version that the server's program prints. The program is run only if its process and
 /// its file belong to this user or to root.
-fn version(pid: u32, uid: u32) -> Option<String> {
+fn version(pid: ProcessId, uid: Uid) -> Option<String> {
     // The listener's user, root or this one, comes from the kernel. Its process number may be
     // another user's by now, who gives a program any name: so the file is opened once, checked, and
     // run by that descriptor.
-    let user = rustix::process::geteuid().as_raw();
-    if pid == 0 || (uid != 0 && uid != user) {
+    let user = rustix::process::geteuid();
+    if pid == ProcessId::NONE || (!uid.is_root() && uid != user) {
         return None;
     }
     let program = format!("/proc/{pid}/exe");
@@ -169,8 +170,8 @@ fn version(pid: u32, uid: u32) -> Option<String> {
 }
 
 /// Returns true if only root and `user` can have written a file.
-fn is_trusted(file: &std::fs::Metadata, user: u32) -> bool {
-    (file.uid() == 0 || file.uid() == user) && file.mode() & 0o022 == 0
+fn is_trusted(file: &std::fs::Metadata, user: Uid) -> bool {
+    (file.uid() == 0 || file.uid() == user.as_raw()) && file.mode() & 0o022 == 0
 }
 
 #[cfg(test)]
@@ -185,12 +186,13 @@ mod tests {
         let path = scratch.path("sojournd");
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, "").unwrap();
-        let user = rustix::process::geteuid().as_raw();
+        let user = rustix::process::geteuid();
+        let other = Uid::from_raw(user.as_raw() + 1);
         let trusts = |mode, user| {
             std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
             is_trusted(&std::fs::metadata(&path).unwrap(), user)
         };
         assert!(trusts(0o755, user) && !trusts(0o775, user) && !trusts(0o757, user));
-        assert_eq!(trusts(0o755, user + 1), user == 0, "root's and one's own only");
+        assert_eq!(trusts(0o755, other), user.is_root(), "root's and one's own only");
     }
 }

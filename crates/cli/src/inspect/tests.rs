@@ -1,6 +1,7 @@
 //! Tests of the inspection, with programs made by the C compiler.
 
 use super::*;
+use rustix::process::{Gid, Uid};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
@@ -46,22 +47,24 @@ fn chmod(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
 }
 
-const USER: Runner = Runner { uid: 4711, gid: 4711 };
+fn user() -> Runner {
+    Runner { uid: Uid::from_raw(4711), gid: Gid::from_raw(4711) }
+}
 
 #[test]
 fn dynamic_programs_are_preloaded_and_others_loaded() {
     let scratch = Scratch::new("elf");
-    assert_eq!(inspect(&scratch.compiled("dynamic", &["-pie"]), USER), Ok(LoadMethod::Preload));
-    assert_eq!(inspect(&scratch.compiled("fixed", &["-no-pie"]), USER), Ok(LoadMethod::Preload));
+    assert_eq!(inspect(&scratch.compiled("dynamic", &["-pie"]), user()), Ok(LoadMethod::Preload));
+    assert_eq!(inspect(&scratch.compiled("fixed", &["-no-pie"]), user()), Ok(LoadMethod::Preload));
     let fixed = scratch.compiled("static", &["-static", "-no-pie"]);
-    assert_eq!(inspect(&fixed, USER), Ok(LoadMethod::Load(None)));
+    assert_eq!(inspect(&fixed, user()), Ok(LoadMethod::Load(None)));
     let pie = scratch.compiled("static-pie", &["-static-pie"]);
-    assert_eq!(inspect(&pie, USER), Ok(LoadMethod::Load(None)));
+    assert_eq!(inspect(&pie, user()), Ok(LoadMethod::Load(None)));
     let other = scratch.compiled("musl", &["-Wl,--dynamic-linker=/lib/ld-musl-x86_64.so.1"]);
-    assert_eq!(inspect(&other, USER), Ok(LoadMethod::Load(None)));
+    assert_eq!(inspect(&other, user()), Ok(LoadMethod::Load(None)));
     let other = scratch.compiled("other", &["-Wl,--dynamic-linker=/lib/ld-uClibc.so.0"]);
     let loader = PathBuf::from("/lib/ld-uClibc.so.0");
-    assert_eq!(inspect(&other, USER), Err(Obstacle::Loader(loader)));
+    assert_eq!(inspect(&other, user()), Err(Obstacle::Loader(loader)));
 }
 
 #[test]
@@ -72,7 +75,7 @@ fn thirty_two_bit_programs_are_of_another_machine() {
     bytes[16] = 2;
     bytes[18] = 3;
     std::fs::write(scratch.path("old"), bytes).unwrap();
-    let found = inspect(&scratch.path("old"), USER);
+    let found = inspect(&scratch.path("old"), user());
     assert_eq!(found, Err(Obstacle::Machine("32 bits".into())));
 }
 
@@ -84,29 +87,32 @@ fn loaded_by(file: &Path, argument: Option<&str>) -> LoadMethod {
 #[test]
 fn scripts_are_what_their_interpreters_are() {
     let scratch = Scratch::new("script");
-    assert_eq!(inspect(&scratch.script("good", "#! /bin/sh -e\n"), USER), Ok(LoadMethod::Preload));
     assert_eq!(
-        inspect(&scratch.script("env", "#!/usr/bin/env sh\nexit\n"), USER),
+        inspect(&scratch.script("good", "#! /bin/sh -e\n"), user()),
+        Ok(LoadMethod::Preload)
+    );
+    assert_eq!(
+        inspect(&scratch.script("env", "#!/usr/bin/env sh\nexit\n"), user()),
         Ok(LoadMethod::Preload)
     );
     let fixed = scratch.compiled("static", &["-static"]);
     let of_fixed = scratch.script("of-static", &format!("#!{}", fixed.display()));
-    assert_eq!(inspect(&of_fixed, USER), Ok(loaded_by(&fixed, None)));
+    assert_eq!(inspect(&of_fixed, user()), Ok(loaded_by(&fixed, None)));
     let with = scratch.script("with", &format!("#! {} -a b \n", fixed.display()));
     let expected = loaded_by(&fixed, Some("-a b"));
-    assert_eq!(inspect(&with, USER), Ok(expected));
+    assert_eq!(inspect(&with, user()), Ok(expected));
     let nested = scratch.script("nested", &format!("#!{}\n", scratch.path("good").display()));
-    assert_eq!(inspect(&nested, USER), Ok(LoadMethod::Preload));
+    assert_eq!(inspect(&nested, user()), Ok(LoadMethod::Preload));
     let endless = scratch.script("endless", &format!("#!{}\n", scratch.path("endless").display()));
-    let mut found = inspect(&endless, USER);
+    let mut found = inspect(&endless, user());
     while let Err(Obstacle::Interpreter(_, inner)) = found {
         found = Err(*inner);
     }
     assert_eq!(found, Err(Obstacle::Nested));
-    let lost = inspect(&scratch.script("lost", "#!/no/such\n"), USER).unwrap_err();
+    let lost = inspect(&scratch.script("lost", "#!/no/such\n"), user()).unwrap_err();
     assert!(lost.to_string().contains("/no/such"), "{lost}");
-    assert_eq!(inspect(&scratch.script("text", "echo\n"), USER), Err(Obstacle::Unknown));
-    assert_eq!(inspect(&scratch.script("empty", ""), USER), Err(Obstacle::Unknown));
+    assert_eq!(inspect(&scratch.script("text", "echo\n"), user()), Err(Obstacle::Unknown));
+    assert_eq!(inspect(&scratch.script("empty", ""), user()), Err(Obstacle::Unknown));
 }
 
 #[test]
@@ -114,8 +120,11 @@ fn programs_that_gain_privileges_are_told_apart() {
     let scratch = Scratch::new("set-id");
     let program = scratch.compiled("program", &[]);
     let owner = std::fs::metadata(&program).unwrap();
-    let owner = Runner { uid: owner.uid(), gid: owner.gid() };
-    let stranger = Runner { uid: owner.uid + 1, gid: owner.gid + 1 };
+    let owner = Runner { uid: Uid::from_raw(owner.uid()), gid: Gid::from_raw(owner.gid()) };
+    let stranger = Runner {
+        uid: Uid::from_raw(owner.uid.as_raw() + 1),
+        gid: Gid::from_raw(owner.gid.as_raw() + 1),
+    };
     chmod(&program, 0o4755);
     assert_eq!(inspect(&program, stranger), Err(Obstacle::SetUser));
     assert_eq!(inspect(&program, owner), Ok(LoadMethod::Preload));
@@ -130,9 +139,12 @@ fn programs_that_gain_privileges_are_told_apart() {
     match rustix::fs::setxattr(&program, "security.capability", one_capability, flags) {
         Ok(()) => {
             assert_eq!(inspect(&program, stranger), Err(Obstacle::Capabilities));
-            assert_eq!(inspect(&program, Runner { uid: 0, gid: 0 }), Ok(LoadMethod::Preload));
+            assert_eq!(
+                inspect(&program, Runner { uid: Uid::ROOT, gid: Gid::ROOT }),
+                Ok(LoadMethod::Preload)
+            );
         }
         // Only root may set capabilities of files.
-        Err(error) => assert_ne!(owner.uid, 0, "{error}"),
+        Err(error) => assert_ne!(owner.uid, Uid::ROOT, "{error}"),
     }
 }

@@ -7,8 +7,9 @@
 use crate::beside::{LIBRARY, LOADER};
 use crate::living_thread;
 use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
+use rustix::process::{Gid, Uid};
 use sojourn_session::config::NamedValue;
-use sojourn_session::{Config, Inode, ReasonT, notice};
+use sojourn_session::{Config, Inode, ProcessId, ReasonT, notice};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs;
@@ -54,8 +55,8 @@ impl Object {
 /// A process that this user may inspect.
 #[derive(Clone, Debug)]
 pub(super) struct Process {
-    pub(super) pid: u32,
-    pub(super) uid: u32,
+    pub(super) pid: ProcessId,
+    pub(super) uid: Uid,
     pub(super) program: String,
     /// The names that the setting `programs` is matched with; only for programs under Sojourn.
     pub(super) names: Vec<String>,
@@ -79,9 +80,9 @@ pub(super) struct Process {
     pub(super) processes: String,
     pub(super) depth: usize,
     /// The parent process, and the groups.
-    pub(super) parent: u32,
-    pub(super) gid: u32,
-    pub(super) groups: Vec<u32>,
+    pub(super) parent: ProcessId,
+    pub(super) gid: Option<Gid>,
+    pub(super) groups: Vec<Gid>,
 }
 
 impl Process {
@@ -102,9 +103,9 @@ pub(super) fn all(proc: &Path) -> Vec<Process> {
 
 /// Marks processes that descend from a program under Sojourn and do not have the library.
 fn note_losses(all: &mut [Process]) {
-    let kin: HashMap<u32, (u32, bool)> =
+    let kin: HashMap<ProcessId, (ProcessId, bool)> =
         all.iter().map(|one| (one.pid, (one.parent, one.has_library))).collect();
-    let descends = |mut pid: u32| {
+    let descends = |mut pid: ProcessId| {
         // Process numbers may be reused during the scan, so the parents may form a cycle: the walk
         // is bounded.
         for _ in 0..kin.len() {
@@ -121,7 +122,7 @@ fn note_losses(all: &mut [Process]) {
     }
 }
 
-fn process(proc: &Path, pid: u32) -> Option<Process> {
+fn process(proc: &Path, pid: ProcessId) -> Option<Process> {
     let directory = proc.join(pid.to_string());
     let seen = living_thread::folder(proc, pid);
     let Held { objects, errors } = held(&seen)?;
@@ -137,7 +138,7 @@ fn process(proc: &Path, pid: u32) -> Option<Process> {
     let status = Status::read(&directory)?;
     Some(Process {
         pid,
-        uid: fs::metadata(&directory).ok()?.uid(),
+        uid: Uid::from_raw(fs::metadata(&directory).ok()?.uid()),
         names: if has_library { names(&seen, &program) } else { Vec::new() },
         program,
         loss: (!has_library && variables.name_library()).then_some(ReasonT::NotLoaded),
@@ -196,9 +197,9 @@ impl Variables {
 /// The used fields of `/proc/PID/status`.
 #[derive(Debug, Default)]
 pub(super) struct Status {
-    pub(super) parent: u32,
-    pub(super) gid: u32,
-    pub(super) groups: Vec<u32>,
+    pub(super) parent: ProcessId,
+    pub(super) gid: Option<Gid>,
+    pub(super) groups: Vec<Gid>,
     /// The number of the process's numbers: one in each process name space from this one inwards.
     pub(super) depth: usize,
 }
@@ -214,11 +215,13 @@ impl Status {
             let words = line.unwrap_or_default().split_ascii_whitespace();
             words.filter_map(|word| word.parse().ok()).collect()
         };
+        // Group -1 is none.
+        let group = |number| (number != u32::MAX).then(|| Gid::from_raw(number));
         Self {
-            parent: numbers("PPid").first().copied().unwrap_or(0),
+            parent: numbers("PPid").first().copied().map(ProcessId).unwrap_or_default(),
             // The line has the real, effective, saved and file system group.
-            gid: numbers("Gid").get(3).copied().unwrap_or(u32::MAX),
-            groups: numbers("Groups"),
+            gid: numbers("Gid").get(3).copied().and_then(group),
+            groups: numbers("Groups").into_iter().filter_map(group).collect(),
             depth: numbers("NSpid").len(),
         }
     }
@@ -236,7 +239,7 @@ fn names(directory: &Path, program: &str) -> Vec<String> {
 }
 
 /// Returns a process's name, as ps(1) shows it.
-pub(crate) fn program(proc: &Path, pid: u32) -> Option<String> {
+pub(crate) fn program(proc: &Path, pid: ProcessId) -> Option<String> {
     let name = fs::read(proc.join(pid.to_string()).join("comm")).ok()?;
     Some(String::from_utf8_lossy(&name).trim_end().to_owned())
 }
@@ -370,10 +373,10 @@ mod tests {
     fn status_is_read() {
         let text = "Name:\tx\nPPid:\t7\nUid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nGroups:\t20 30 \nNSpid:\t900\t5\n";
         let status = Status::parse(text);
-        assert_eq!((status.parent, status.gid, status.depth), (7, 8, 2));
-        assert_eq!(status.groups, [20, 30]);
+        assert_eq!((status.parent.0, status.gid.unwrap().as_raw(), status.depth), (7, 8, 2));
+        assert_eq!(status.groups, [20, 30].map(Gid::from_raw));
         let damaged = Status::parse("PPid: x\nGid: 1\n");
-        assert_eq!((damaged.parent, damaged.gid, damaged.depth), (0, u32::MAX, 0));
+        assert_eq!((damaged.parent, damaged.gid, damaged.depth), (ProcessId::NONE, None, 0));
     }
 
     #[test]
@@ -404,7 +407,10 @@ mod tests {
 
     #[test]
     fn losses_are_those_of_descendants() {
-        let one = |pid, parent, has_library| Process { pid, parent, has_library, ..blank() };
+        let one = |pid, parent, has_library| {
+            let [pid, parent] = [pid, parent].map(ProcessId);
+            Process { pid, parent, has_library, ..blank() }
+        };
         let mut all = vec![
             one(1, 0, false),
             one(10, 1, true),
@@ -415,14 +421,14 @@ mod tests {
             one(31, 30, false),
         ];
         note_losses(&mut all);
-        let lost: Vec<_> = all.iter().filter(|one| one.loss.is_some()).map(|one| one.pid).collect();
+        let lost: Vec<_> = all.iter().filter(|p| p.loss.is_some()).map(|p| p.pid.0).collect();
         assert_eq!(lost, [11, 12]);
     }
 
     fn blank() -> Process {
         Process {
-            pid: 0,
-            uid: 0,
+            pid: ProcessId::NONE,
+            uid: Uid::ROOT,
             program: String::new(),
             names: Vec::new(),
             objects: Vec::new(),
@@ -435,8 +441,8 @@ mod tests {
             network: String::new(),
             processes: String::new(),
             depth: 1,
-            parent: 0,
-            gid: 0,
+            parent: ProcessId::NONE,
+            gid: None,
             groups: Vec::new(),
         }
     }

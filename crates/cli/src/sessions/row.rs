@@ -2,8 +2,12 @@
 
 use super::connection::Connection;
 use super::name::Name;
+use crate::output::process_number;
+use rustix::process::Uid;
 use serde::{Serialize, Serializer};
-use sojourn_session::{HomeT, Inode, KindT, ReasonT, RefusedInfoT, SessionInfoT, StreamNumber};
+use sojourn_session::{
+    HomeT, Inode, KindT, ProcessId, ReasonT, RefusedInfoT, SessionInfoT, StreamNumber,
+};
 use std::ffi::CString;
 
 /// One end of a session, as it is shown. Fields are those of `--json`.
@@ -17,12 +21,15 @@ pub(crate) struct Row {
     pub(crate) home: &'static str,
     /// The reason as a word of `sojourn_session::reason`.
     pub(crate) reason: &'static str,
-    pub(crate) pid: u32,
-    pub(crate) uid: u32,
+    #[serde(serialize_with = "process_number")]
+    pub(crate) pid: ProcessId,
+    #[serde(serialize_with = "user")]
+    pub(crate) uid: Uid,
     pub(crate) program: String,
     pub(crate) from: String,
     pub(crate) to: String,
-    pub(crate) peer_pid: Option<u32>,
+    #[serde(serialize_with = "peer_process")]
+    pub(crate) peer_pid: Option<ProcessId>,
     pub(crate) peer_program: Option<String>,
     /// Bytes through the stream, if the server knows them.
     pub(crate) sent: Option<u64>,
@@ -88,7 +95,7 @@ impl std::fmt::Display for Datagrams {
 /// An end, in the server's list or from `/proc`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct EndKey {
-    pid: u32,
+    pid: ProcessId,
     kind: &'static str,
     from: String,
     to: String,
@@ -118,7 +125,7 @@ impl Row {
     /// Returns a key that is equal for an end in the server's list and the same end from `/proc`.
     /// `is_elsewhere`: the server's process numbers are not this name space's.
     pub(super) fn key(&self, is_elsewhere: bool) -> EndKey {
-        let pid = if is_elsewhere { 0 } else { self.pid };
+        let pid = if is_elsewhere { ProcessId::NONE } else { self.pid };
         EndKey { pid, kind: self.kind, from: self.from.clone(), to: self.to.clone() }
     }
 
@@ -140,6 +147,15 @@ impl Row {
 #[allow(clippy::ref_option, reason = "serde's calling convention")]
 fn as_text<T: ToString, S: Serializer>(name: &Option<T>, serializer: S) -> Result<S::Ok, S::Error> {
     name.as_ref().map(T::to_string).serialize(serializer)
+}
+
+#[allow(clippy::ref_option, reason = "serde's calling convention")]
+fn peer_process<S: Serializer>(pid: &Option<ProcessId>, serializer: S) -> Result<S::Ok, S::Error> {
+    pid.map(|pid| pid.0).serialize(serializer)
+}
+
+fn user<S: Serializer>(uid: &Uid, serializer: S) -> Result<S::Ok, S::Error> {
+    uid.as_raw().serialize(serializer)
 }
 
 /// Returns the word for a kind.
@@ -178,12 +194,12 @@ pub(crate) fn of_server(info: SessionInfoT) -> Row {
         kind: kind_word(info.kind),
         home: home_word(info.home),
         reason: info.reason.word(),
-        pid: info.pid,
-        uid: info.uid,
+        pid: ProcessId(info.pid),
+        uid: Uid::from_raw_unchecked(info.uid),
         program: program.rsplit('/').next().unwrap_or(&program).to_owned(),
         from: text(info.from),
         to: text(info.to),
-        peer_pid: (info.peer_pid != 0).then_some(info.peer_pid),
+        peer_pid: Some(ProcessId(info.peer_pid)).filter(|pid| *pid != ProcessId::NONE),
         peer_program: None,
         sent: is_away.then_some(info.sent),
         received: is_away.then_some(info.received),

@@ -7,6 +7,8 @@
 
 use super::processes::Process;
 use crate::server::answers_to;
+use rustix::process::{Gid, Uid};
+use sojourn_session::Inode;
 use sojourn_session::place::Surroundings;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -18,7 +20,7 @@ use std::path::{Path, PathBuf};
 pub(super) enum Socket {
     File {
         device: u64,
-        inode: u64,
+        inode: Inode,
     },
     /// An abstract name in a network name space.
     Name {
@@ -32,7 +34,7 @@ pub(super) enum Socket {
 struct Attempt {
     socket: Socket,
     /// The user whose program it is for.
-    uid: u32,
+    uid: Uid,
 }
 
 /// The result of a program's search.
@@ -73,7 +75,11 @@ impl ProbedServers {
         else {
             return ServerLookup::Nothing;
         };
-        self.ask(Socket::File { device: found.dev(), inode: found.ino() }, text.into(), process)
+        self.ask(
+            Socket::File { device: found.dev(), inode: Inode(found.ino()) },
+            text.into(),
+            process,
+        )
     }
 
     fn ask(&self, socket: Socket, address: String, process: &Process) -> ServerLookup {
@@ -108,7 +114,7 @@ fn socket_path(directory: &Path, server: &str, process: &Process) -> Option<Path
 /// Runs `work` with the process's rights to files.
 fn as_user(process: &Process, work: impl FnOnce() -> bool + Send) -> bool {
     let own = rustix::process::geteuid();
-    if !own.is_root() || process.uid == 0 {
+    if !own.is_root() || process.uid.is_root() {
         return work();
     }
     let work = || {
@@ -120,12 +126,14 @@ fn as_user(process: &Process, work: impl FnOnce() -> bool + Send) -> bool {
 
 /// Gives a process's rights to files to the calling thread alone, for good.
 fn take_rights(process: &Process) {
-    let groups = &process.groups;
+    let groups: Vec<_> = process.groups.iter().map(|group| group.as_raw()).collect();
+    // The kernel knows no group -1 and keeps the present one.
+    let group = process.gid.map_or(u32::MAX, Gid::as_raw);
     // SAFETY: raw system calls change this thread alone, while the C library's functions would
     // change all threads; the kernel reads as many groups as the slice has.
     unsafe {
         libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr());
-        libc::syscall(libc::SYS_setfsgid, process.gid);
-        libc::syscall(libc::SYS_setfsuid, process.uid);
+        libc::syscall(libc::SYS_setfsgid, group);
+        libc::syscall(libc::SYS_setfsuid, process.uid.as_raw());
     }
 }

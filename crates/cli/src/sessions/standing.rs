@@ -8,8 +8,8 @@
 use super::processes::{Object, Process};
 use super::server_lookup::{ProbedServers, ServerLookup, Socket};
 use crate::client::Client;
-use sojourn_session::ReasonT;
 use sojourn_session::place::is_systems;
+use sojourn_session::{ProcessId, ReasonT};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 struct Served {
     /// The process that has made the server's socket; `None` if its number says nothing here.
-    pid: Option<u32>,
+    pid: Option<ProcessId>,
     /// The server runs as root, or serves all users: it can enter other network name spaces.
     looks_elsewhere: bool,
     /// The server's name spaces; `None` if this user may not read them.
@@ -38,7 +38,7 @@ pub(super) struct Observer {
     proc: PathBuf,
     server: Option<Served>,
     /// The processes that are connected with the server.
-    known: HashSet<u32>,
+    known: HashSet<ProcessId>,
     probed_servers: ProbedServers,
     /// False in tests that have no servers.
     looks: bool,
@@ -47,7 +47,7 @@ pub(super) struct Observer {
 impl Observer {
     /// Makes an observer that knows the server of `client`, if there is one, and the server's
     /// processes.
-    pub(super) fn new(proc: &Path, client: Option<&Client>, known: HashSet<u32>) -> Self {
+    pub(super) fn new(proc: &Path, client: Option<&Client>, known: HashSet<ProcessId>) -> Self {
         let server = client.map(|client| {
             let directory = proc.join(client.pid.to_string());
             let name = |of: &str| {
@@ -55,9 +55,9 @@ impl Observer {
                 Some(link.to_string_lossy().into_owned())
             };
             let depth = super::processes::Status::read(&directory).map(|status| status.depth);
-            let looks_elsewhere = client.uid == 0 || is_systems(&client.address);
+            let looks_elsewhere = client.uid.is_root() || is_systems(&client.address);
             // Process 1 is the parent of other processes than the server's, too.
-            let pid = Some(client.pid).filter(|pid| *pid > 1);
+            let pid = Some(client.pid).filter(|pid| *pid > ProcessId(1));
             let processes =
                 name("pid").zip(depth).map(|(name, depth)| ProcessSpace { name, depth });
             Served { pid, looks_elsewhere, network: name("net"), processes }

@@ -6,7 +6,8 @@
 use super::row::Datagrams;
 use super::*;
 use crate::inspect::tests::Scratch;
-use sojourn_session::{HomeT, Inode, KindT};
+use rustix::process::Uid;
+use sojourn_session::{HomeT, Inode, KindT, ProcessId};
 use std::ffi::CString;
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
@@ -19,12 +20,12 @@ pub(crate) fn joined() -> Row {
         kind: "tcp",
         home: "library",
         reason: "none",
-        pid: 6,
-        uid: 1000,
+        pid: ProcessId(6),
+        uid: Uid::from_raw(1000),
         program: "redis-cli".into(),
         from: "127.0.0.1:40000".into(),
         to: "127.0.0.1:6379".into(),
-        peer_pid: Some(7),
+        peer_pid: Some(ProcessId(7)),
         peer_program: Some("redis-server".into()),
         sent: Some(100),
         received: Some(2000),
@@ -82,12 +83,12 @@ fn info(row: &Row, kind: KindT, home: HomeT, reason: ReasonT) -> SessionInfoT {
         kind,
         home,
         reason,
-        pid: row.pid,
-        uid: row.uid,
+        pid: row.pid.0,
+        uid: row.uid.as_raw(),
         program: text(&format!("/usr/bin/{}", row.program)),
         from: text(&row.from),
         to: text(&row.to),
-        peer_pid: row.peer_pid.unwrap_or(0),
+        peer_pid: row.peer_pid.unwrap_or_default().0,
         sent: row.sent.unwrap_or(0),
         received: row.received.unwrap_or(0),
         datagrams_sent: 3,
@@ -165,7 +166,7 @@ fn start_with(program: &Path, words: &[&str], variables: &[(&str, &str)]) -> (Pe
 
 fn rows_of(peer: &Peer, all: bool) -> Vec<Row> {
     let mut rows = found::find(Path::new(PROC), all, &Observer::blind(Path::new(PROC)));
-    rows.retain(|row| row.pid == peer.0.id());
+    rows.retain(|row| row.pid.0 == peer.0.id());
     rows
 }
 
@@ -186,14 +187,14 @@ fn sessions_of_real_processes_are_found_with_their_reasons() {
     assert_eq!(tcp.len(), 1, "{rows:#?}");
     let to = format!("127.0.0.1:{port}");
     assert_eq!((tcp[0].to.as_str(), tcp[0].reason), (to.as_str(), "not-hot"));
-    assert_eq!(tcp[0].peer_pid, Some(server.0.id()));
+    assert_eq!(tcp[0].peer_pid, Some(ProcessId(server.0.id())));
     assert_eq!(tcp[0].peer_program.as_deref(), Some("holder"));
 
     // A refusal of the server's.
     let mut rows = rows_of(&client, false);
     let found = rows.iter().find(|row| row.kind == "tcp").unwrap();
     let refused = RefusedInfoT {
-        pid: found.pid,
+        pid: found.pid.0,
         reason: ReasonT::Option,
         inode: found.inode.unwrap().0,
         age_ms: 1,
@@ -218,7 +219,8 @@ fn sessions_of_real_processes_are_found_with_their_reasons() {
     assert_eq!(text.as_deref(), Some("2.00 MB/s in the kernel, 1.50 MB/s away"));
 
     let rows = rows_of(&server, false);
-    let with = |pid: u32| rows.iter().find(|row| row.kind == "tcp" && row.peer_pid == Some(pid));
+    let with =
+        |pid| rows.iter().find(|row| row.kind == "tcp" && row.peer_pid == Some(ProcessId(pid)));
     assert_eq!(with(client.0.id()).map(|row| row.reason), Some("not-hot"));
     assert_eq!(with(plain.0.id()).map(|row| row.reason), Some("no-peer"));
     let all = rows_of(&server, true);
@@ -271,13 +273,13 @@ fn pipes_and_unix_sockets_are_found_too() {
     let own: Vec<_> = of("pipe").into_iter().filter(|row| row.reason == "same-process").collect();
     assert_eq!(own.len(), 2, "{rows:#?}");
     // Its standard output, which this test reads.
-    let output = of("pipe").into_iter().find(|row| row.peer_pid == Some(std::process::id()));
+    let output = of("pipe").into_iter().find(|row| row.peer_pid == Some(ProcessId::own()));
     assert_eq!(output.map(|row| row.reason), Some("no-peer"), "{rows:#?}");
 }
 
 /// Makes the folder of a process with the library in a `/proc` of one network name space; without
 /// `unix`, a table of sockets, the process has just ended.
-fn process_in(proc: &Path, pid: u32, unix: Option<&str>) {
+fn process_in(proc: &Path, pid: ProcessId, unix: Option<&str>) {
     use std::os::unix::fs::symlink;
     let folder = proc.join(pid.to_string());
     for name in ["fd", "ns", "net"] {
@@ -301,10 +303,10 @@ fn a_process_that_ends_meanwhile_does_not_hide_the_sockets_of_others() {
     let table = "Num RefCount Protocol Flags Type St Inode Path\n\
         0000000000000000: 00000003 00000000 00000000 0001 03    22 @name\n";
     for pid in 2..40 {
-        process_in(&proc, pid, (pid == 20).then_some(table));
+        process_in(&proc, ProcessId(pid), (pid == 20).then_some(table));
     }
     let rows = found::find(&proc, false, &Observer::blind(&proc));
-    let found: Vec<_> = rows.iter().map(|row| (row.pid, row.kind, row.from.as_str())).collect();
+    let found: Vec<_> = rows.iter().map(|row| (row.pid.0, row.kind, row.from.as_str())).collect();
     assert_eq!(found, [(20, "unix", "@name")]);
 }
 
@@ -334,7 +336,7 @@ fn udp_sockets_are_found_and_the_server_knows_why() {
     assert_eq!((any.len(), found), (1, [from.as_str(), "*"]), "{rows:#?}");
     assert_eq!(rows.len(), 2, "one that is not bound is in no table: {rows:#?}");
     let refused = RefusedInfoT {
-        pid: any[0].pid,
+        pid: any[0].pid.0,
         reason: ReasonT::SharedPort,
         inode: any[0].inode.unwrap().0,
         age_ms: 1,

@@ -31,7 +31,7 @@ pub(super) fn time(options: &Time, stream: StreamNumber, usual: Duration) -> Res
     let mut session = Session::in_library(stream.0);
     if let Some(row) = row {
         (session.process, session.local, session.remote) =
-            (row.pid, row.from.parse().ok(), row.to.parse().ok());
+            (row.pid.0, row.from.parse().ok(), row.to.parse().ok());
     }
     let signals = Signals::block().context("signals cannot be waited for")?;
     let shown = TimeOutput::new(options);

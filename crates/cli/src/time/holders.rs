@@ -4,15 +4,15 @@
 //! Not here: sessions of programs under Sojourn (`sessions`).
 
 use crate::living_thread;
-use sojourn_session::Inode;
+use sojourn_session::{Inode, ProcessId};
 use std::fs;
 use std::path::Path;
 
 /// Returns the processes that have a descriptor of this inode.
-pub(super) fn of(inode: Inode) -> Vec<u32> {
+pub(super) fn of(inode: Inode) -> Vec<ProcessId> {
     let names = [format!("socket:[{inode}]"), format!("pipe:[{inode}]")];
     let is_it = |link: &Path| names.iter().any(|name| link == Path::new(name));
-    let holds = |pid: &u32| {
+    let holds = |pid: &ProcessId| {
         let Ok(list) = fs::read_dir(living_thread::folder(Path::new("/proc"), *pid).join("fd"))
         else {
             return false;
@@ -25,7 +25,7 @@ pub(super) fn of(inode: Inode) -> Vec<u32> {
 }
 
 /// Returns true if there is such a process, and it has not ended.
-pub(super) fn is_alive(pid: u32) -> bool {
+pub(super) fn is_alive(pid: ProcessId) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|text| lives(&text))
 }
 
@@ -50,7 +50,7 @@ mod tests {
         let text = link.to_str().unwrap().to_owned();
         let inode =
             text.trim_start_matches("pipe:[").trim_end_matches(']').parse().map(Inode).unwrap();
-        assert!(of(inode).contains(&std::process::id()));
+        assert!(of(inode).contains(&ProcessId::own()));
         assert!(of(Inode(u64::MAX)).is_empty());
     }
 
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn a_process_that_is_not_there_is_not_alive() {
-        assert!(is_alive(std::process::id()));
-        assert!(!is_alive(u32::MAX));
+        assert!(is_alive(ProcessId::own()));
+        assert!(!is_alive(ProcessId(u32::MAX)));
     }
 }

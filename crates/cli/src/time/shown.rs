@@ -6,6 +6,7 @@ use crate::args::Time;
 use crate::output::{Table, printable};
 use crate::sessions::{PROC, program_of};
 use anyhow::{Context as _, Result};
+use sojourn_session::ProcessId;
 use sojourn_time::picture::{Bar, by_home, letter, letters, svg};
 use sojourn_time::{Cell, Direction, Distribution, Report, Row, Session, Taken};
 use std::fmt::Write as _;
@@ -103,7 +104,7 @@ fn table(session: &Session) -> String {
     }
     let _ = write!(text, "  in the {}", session.home.word());
     if session.process != 0 {
-        let program = program_of(Path::new(PROC), session.process);
+        let program = program_of(Path::new(PROC), ProcessId(session.process));
         let name =
             program.map_or_else(String::new, |program| format!(" ({})", printable(&program)));
         let _ = write!(text, "  process {}{name}", session.process);

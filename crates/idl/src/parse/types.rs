@@ -127,27 +127,7 @@ impl Parser<'_> {
         if words.is_empty() {
             return Ok(self.one_word_scalar(first.ident().unwrap_or("")));
         }
-        let is_unsigned = words.contains(&"unsigned");
-        let is_signed = words.contains(&"signed");
-        let mut core: Vec<&str> =
-            words.iter().copied().filter(|w| !matches!(*w, "unsigned" | "signed")).collect();
-        if core.len() > 1 {
-            core.retain(|w| *w != "int");
-        }
-        let scalar = match (core.as_slice(), is_unsigned) {
-            _ if is_signed && is_unsigned => None,
-            (["hyper" | "__int64"] | ["long", "long"], false) => Some(Scalar::I64),
-            (["hyper" | "__int64"] | ["long", "long"], true) => Some(Scalar::U64),
-            (["long" | "int" | "__int32"] | [], false) => Some(Scalar::I32),
-            (["long" | "int" | "__int32"] | [], true) => Some(Scalar::U32),
-            (["short" | "__int16"], false) => Some(Scalar::I16),
-            (["short" | "__int16"], true) => Some(Scalar::U16),
-            (["small" | "__int8"], false) => Some(Scalar::I8),
-            (["small" | "__int8"], true) => Some(Scalar::U8),
-            (["char"], false) if is_signed => Some(Scalar::I8),
-            (["char"], _) => Some(Scalar::Char),
-            _ => None,
-        };
+        let scalar = integer(&words);
         if scalar.is_none() {
             let end = self.cursor.previous().map_or(first.span, |t| t.span);
             self.cursor.error(
@@ -348,4 +328,29 @@ impl Parser<'_> {
 /// Returns true if the token can begin a type, to give better messages.
 pub(super) fn begins_type(kind: &Kind) -> bool {
     matches!(kind, Kind::Ident(_))
+}
+
+/// Returns the integer type of these specifiers, in any order; `None` if they are none.
+fn integer(words: &[&str]) -> Option<Scalar> {
+    let is_unsigned = words.contains(&"unsigned");
+    let is_signed = words.contains(&"signed");
+    let mut core: Vec<&str> =
+        words.iter().copied().filter(|w| !matches!(*w, "unsigned" | "signed")).collect();
+    if core.len() > 1 {
+        core.retain(|w| *w != "int");
+    }
+    match (core.as_slice(), is_unsigned) {
+        _ if is_signed && is_unsigned => None,
+        (["hyper" | "__int64"] | ["long", "long"], false) => Some(Scalar::I64),
+        (["hyper" | "__int64"] | ["long", "long"], true) => Some(Scalar::U64),
+        (["long" | "int" | "__int32"] | [], false) => Some(Scalar::I32),
+        (["long" | "int" | "__int32"] | [], true) => Some(Scalar::U32),
+        (["short" | "__int16"], false) => Some(Scalar::I16),
+        (["short" | "__int16"], true) => Some(Scalar::U16),
+        (["small" | "__int8"], false) => Some(Scalar::I8),
+        (["small" | "__int8"], true) => Some(Scalar::U8),
+        (["char"], false) if is_signed => Some(Scalar::I8),
+        (["char"], _) => Some(Scalar::Char),
+        _ => None,
+    }
 }

@@ -5,9 +5,7 @@
 use super::{Connection, Pending};
 use crate::deadline::Deadline;
 use crate::fault;
-use crate::layout::{
-    BY_REFERENCE, DIRECT, Header, Kind, LONG, Region, distance, is_answer, is_direct,
-};
+use crate::layout::{BY_REFERENCE, DIRECT, Header, Kind, LONG, Region, Seq, distance, is_answer};
 use crate::lock::lock;
 use crate::message::{StreamSizes, bytes_of_mut};
 use crate::rt::Reason;
@@ -68,10 +66,10 @@ impl Connection {
     pub(super) fn take_reply(
         &mut self,
         line: u8,
-        seq: u32,
+        seq: Seq,
         deadline: Deadline,
     ) -> Result<(), CallError> {
-        if !is_direct(seq) && distance(self.consumed, seq) < DIRECT / 2 {
+        if !seq.is_direct() && distance(self.consumed, seq) < DIRECT / 2 {
             self.consumed = seq;
         }
         let reply = self.parts.region.reply(line);
@@ -161,7 +159,7 @@ impl Connection {
         }
     }
 
-    fn post_more(&mut self, line: u8, deadline: Deadline) -> Result<u32, CallError> {
+    fn post_more(&mut self, line: u8, deadline: Deadline) -> Result<Seq, CallError> {
         fault::point("client.more");
         self.wait_for_room(deadline)?;
         let header = self.next_header(Kind::More, line, false);

@@ -5,7 +5,9 @@ use crate::connect::{self, wait_for};
 use crate::control::{self, Batch, Packet, Received, Topic};
 use crate::deadline::Deadline;
 use crate::grant::Memory;
+use crate::layout::Seq;
 use crate::rt::CallError;
+use crate::rt::GrantId;
 use crate::rt::Reason;
 use rustix::event::PollFlags;
 use rustix::fd::{AsFd, BorrowedFd};
@@ -49,10 +51,10 @@ impl Connection {
     ///
     /// # Errors
     /// [`CallError`]; `TooLarge` if the server allows no more.
-    pub fn register(&mut self, memory: &Memory, deadline: Deadline) -> Result<u32, CallError> {
+    pub fn register(&mut self, memory: &Memory, deadline: Deadline) -> Result<GrantId, CallError> {
         let id = self.next_grant;
-        self.next_grant += 1;
-        let mut packet = Packet::new(Topic::Register, id);
+        self.next_grant.0 += 1;
+        let mut packet = Packet::new(Topic::Register, id.0);
         packet.a = memory.len() as u64;
         packet.b = u64::from(memory.others() == Access::ReadWrite);
         self.send_packet(packet, &[memory.segment.as_fd()], deadline)?;
@@ -66,12 +68,12 @@ impl Connection {
     ///
     /// # Errors
     /// [`CallError`].
-    pub fn unregister(&mut self, grant: u32, deadline: Deadline) -> Result<(), CallError> {
-        self.send_packet(Packet::new(Topic::Unregister, grant), &[], deadline)?;
+    pub fn unregister(&mut self, grant: GrantId, deadline: Deadline) -> Result<(), CallError> {
+        self.send_packet(Packet::new(Topic::Unregister, grant.0), &[], deadline)?;
         self.await_done(grant, deadline).map(drop)
     }
 
-    fn await_done(&mut self, id: u32, deadline: Deadline) -> Result<u64, CallError> {
+    fn await_done(&mut self, id: GrantId, deadline: Deadline) -> Result<u64, CallError> {
         // An answer that is there when the deadline passes still counts, a later one does not.
         let mut is_last = false;
         loop {
@@ -121,7 +123,7 @@ impl Connection {
     }
 
     /// Returns true if a call with that number waits for its answer.
-    fn is_awaited(&self, seq: u32) -> bool {
+    fn is_awaited(&self, seq: Seq) -> bool {
         let awaited = self.busy & !self.given_up;
         (0..).zip(&self.calls).any(|(line, call)| awaited & 1u128 << line != 0 && *call == seq)
     }
@@ -157,13 +159,16 @@ impl Connection {
         Some(match packet.topic {
             Topic::Wake => Ok(()),
             Topic::Done if self.done.len() < DONE_MAX => {
-                self.done.push(GrantAnswer { id: packet.id, code: packet.a });
+                self.done.push(GrantAnswer { id: GrantId(packet.number), code: packet.a });
                 Ok(())
             }
             // Descriptors of an answer that no caller waits for any more are dropped.
-            Topic::Descriptors if !self.is_awaited(packet.id) => Ok(()),
+            Topic::Descriptors if !self.is_awaited(Seq(packet.number)) => Ok(()),
             Topic::Descriptors => {
-                match self.inbox.put(Batch { seq: packet.id, fds, share: None }, BATCHES_MAX) {
+                match self
+                    .inbox
+                    .put(Batch { seq: Seq(packet.number), fds, share: None }, BATCHES_MAX)
+                {
                     true => Ok(()),
                     false => Err(Reason::DescriptorFlood),
                 }

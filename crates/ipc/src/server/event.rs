@@ -8,7 +8,7 @@ use crate::fault;
 use crate::layout::Kind;
 use crate::reply::ReadyReply;
 use crate::rt::Reason;
-use crate::rt::{ClientId, Credentials};
+use crate::rt::{Badge, ClientId, Credentials};
 use crate::wait::Spun;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -36,7 +36,7 @@ pub enum Event<'s> {
         /// The client.
         client: ClientId,
         /// The client's badge.
-        badge: u64,
+        badge: Badge,
         /// The bits, never 0.
         bits: u64,
     },
@@ -52,7 +52,7 @@ pub enum Event<'s> {
         /// The client.
         client: ClientId,
         /// The client's badge.
-        badge: u64,
+        badge: Badge,
         /// The reason.
         reason: Reason,
     },

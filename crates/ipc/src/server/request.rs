@@ -9,9 +9,8 @@ use crate::lane::Lane;
 use crate::layout::{BY_REFERENCE, Kind};
 use crate::link::{CallNumbers, ClientLink};
 use crate::reply::ReplyToken;
-use crate::rt::{ClientId, Credentials};
+use crate::rt::{Badge, ClientId, Credentials};
 use crate::rt::{Decoder, Item};
-use core::sync::atomic::Ordering;
 use sojourn_shm::Span;
 use std::sync::Arc;
 
@@ -55,8 +54,8 @@ impl Request<'_> {
     }
 
     /// Returns the badge that the server gave the client; 0 if none.
-    pub fn badge(&self) -> u64 {
-        self.link().badge.load(Ordering::Relaxed)
+    pub fn badge(&self) -> Badge {
+        self.link().badge()
     }
 
     /// Returns the client's credentials from the kernel.

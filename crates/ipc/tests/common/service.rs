@@ -2,8 +2,8 @@
 
 use super::child::{say, wait_for_parent};
 use sojourn_ipc::{
-    Address, Deadline, Endpoint, Event, Fault, KeptGrant, ReadyReply, Reason, ReplyToken, Request,
-    Server, ServerOptions, Wait,
+    Address, Badge, Deadline, Endpoint, Event, Fault, KeptGrant, ReadyReply, Reason, ReplyToken,
+    Request, Server, ServerOptions, Wait,
 };
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -91,7 +91,7 @@ pub fn serve(mut server: Server) {
                 server.notify(client, bits << 1);
             }
             Event::Connected { client, .. } => {
-                server.set_badge(client, state.next_badge);
+                server.set_badge(client, Badge(state.next_badge));
                 state.next_badge += 1;
             }
             Event::Gone { reason, .. } => {
@@ -132,7 +132,7 @@ impl State {
             WHO => {
                 let (who, client) = (request.credentials(), request.client());
                 let ids = [who.uid, who.gid, client.index, client.generation].map(u64::from);
-                let all = [&[request.badge(), who.pid as u64], &ids[..]].concat();
+                let all = [&[request.badge().0, who.pid as u64], &ids[..]].concat();
                 numbers(request.into_token(), &all)
             }
             DROP => {

@@ -6,7 +6,7 @@ use crate::common::service::*;
 use crate::common::{Echo, Home, ask, call, call_until, limit, soon, watchdog};
 use sojourn_ipc::{
     Access, Address, CallError, ConnectOptions, Connection, Deadline, Endpoint, Fault, Grant,
-    KEEP as KEEP_FLAG, Memory, Reason, ServerOptions, WRITE, Wait,
+    GrantId, KEEP as KEEP_FLAG, Memory, Reason, ServerOptions, WRITE, Wait,
 };
 
 in_both_homes! {
@@ -87,7 +87,7 @@ fn grants_are_limited(home: Home) {
     let page = Memory::new(4096, Access::Read).unwrap();
     let large = Memory::new(101 << 12, Access::Read).unwrap();
     assert_eq!(connection.register(&large, limit()), Err(CallError::TooLarge));
-    let ids: Vec<u32> = (0..64).map(|_| connection.register(&page, limit()).unwrap()).collect();
+    let ids: Vec<GrantId> = (0..64).map(|_| connection.register(&page, limit()).unwrap()).collect();
     assert_eq!(connection.register(&page, limit()), Err(CallError::TooLarge));
     connection.unregister(ids[0], limit()).unwrap();
     connection.register(&page, limit()).unwrap();

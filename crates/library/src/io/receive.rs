@@ -47,6 +47,15 @@ pub(crate) fn after_wait(
     }
 }
 
+/// The time limit of a receive that waits (`SO_RCVTIMEO`).
+#[derive(Default)]
+struct ReceiveLimit {
+    /// The end of the wait, from the first one on.
+    until: Option<Deadline>,
+    /// The time was over before the last look.
+    is_last: bool,
+}
+
 /// A ring had nothing to read.
 pub(super) struct NothingRead {
     pub(super) stop: Stop,
@@ -75,9 +84,9 @@ impl Session {
     ) -> Option<Result<usize, Errno>> {
         let wanted: usize = bufs.iter().map(|buf| buf.len()).sum();
         let may_wait = self.may_wait(how.dont_wait);
-        let mut deadline = None;
+        let mut limit = ReceiveLimit::default();
         let (mut got, mut placed) = (0, 0);
-        let (mut has_turned, mut is_last, mut flushes_awaited) = (false, false, 0);
+        let (mut has_turned, mut flushes_awaited) = (false, 0);
         loop {
             let step = match core::mem::take(&mut placed) {
                 0 => self.receive_step(
@@ -116,11 +125,7 @@ impl Session {
                 Received::Done(Ok(len)) => {
                     got += len;
                     if got >= wanted || how.peek || !how.wait_all || kernel.has_ended() {
-                        // The session may have ended with these bytes. That is rare, and the flag
-                        // is cheaper to read than `settle` is to call.
-                        if self.is_over.load(Ordering::Relaxed) {
-                            self.settle();
-                        }
+                        self.settle_if_over();
                         return Some(Ok(got));
                     }
                     continue;
@@ -141,18 +146,43 @@ impl Session {
                     Err(Errno::AGAIN)
                 }
                 Received::Empty | Received::Owed => {
-                    let limit = self.receive_timeout.load(Ordering::Relaxed);
-                    let until = *deadline.get_or_insert_with(|| Deadline::from_limit(limit));
                     let room = Room::of(generation, bufs, got, how);
-                    let waited = self.wait_readable(until, &room);
-                    placed = room.done();
-                    match after_wait(waited, got > 0, until, &mut is_last) {
-                        Some(error) if placed == 0 => Err(error),
-                        _ => continue,
+                    match self.wait_to_receive(&room, got > 0, &mut limit) {
+                        Ok(len) => {
+                            placed = len;
+                            continue;
+                        }
+                        Err(error) => Err(error),
                     }
                 }
             };
             return Some(if got > 0 { Ok(got) } else { result });
+        }
+    }
+
+    /// Settles the session if it has ended with the bytes just received. That is rare, and the flag
+    /// is cheaper to read than `settle` is to call.
+    #[inline]
+    fn settle_if_over(&self) {
+        if self.is_over.load(Ordering::Relaxed) {
+            self.settle();
+        }
+    }
+
+    /// Waits until there is something to look for. Returns the number of bytes that are in the
+    /// call's room meanwhile. `has_some`: the call has received bytes before.
+    fn wait_to_receive(
+        &self,
+        room: &Room<'_>,
+        has_some: bool,
+        limit: &mut ReceiveLimit,
+    ) -> Result<usize, Errno> {
+        let timeout = || Deadline::from_limit(self.receive_timeout.load(Ordering::Relaxed));
+        let until = *limit.until.get_or_insert_with(timeout);
+        let waited = self.wait_readable(until, room);
+        match (room.done(), after_wait(waited, has_some, until, &mut limit.is_last)) {
+            (0, Some(error)) => Err(error),
+            (placed, _) => Ok(placed),
         }
     }
 

@@ -96,12 +96,7 @@ impl Session {
                         return Some(Ok(sent));
                     }
                     if sent >= wanted {
-                        if let Some(local) = local
-                            && local.is_due.load(Ordering::Relaxed)
-                        {
-                            local.is_due.store(false, Ordering::Relaxed);
-                            self.measure(generation);
-                        }
+                        self.measure_if_due(generation, local);
                         return Some(Ok(sent));
                     }
                     continue;
@@ -119,6 +114,17 @@ impl Session {
                 }
             };
             return Some(if sent > 0 { Ok(sent) } else { result });
+        }
+    }
+
+    /// Has the session measured against the kernel if that is due. `local`: the state of a session
+    /// of one host.
+    fn measure_if_due(&self, generation: Generation, local: Option<&Local>) {
+        if let Some(local) = local
+            && local.is_due.load(Ordering::Relaxed)
+        {
+            local.is_due.store(false, Ordering::Relaxed);
+            self.measure(generation);
         }
     }
 

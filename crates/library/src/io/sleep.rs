@@ -18,7 +18,7 @@ use core::time::Duration;
 use sojourn_shm::Deadline;
 use sojourn_shm::futex::Woken;
 use sojourn_shm::wait::{Policy, Spun};
-use sojourn_stream::Bell;
+use sojourn_stream::{Bell, Stream};
 use std::sync::MutexGuard;
 
 /// The longest single sleep for bytes that a peer owes. Nobody watches the descriptor of a session
@@ -51,6 +51,20 @@ enum Until {
     /// There are bytes. A poll receives nothing, so the switch alone would wake it in vain, again
     /// and again.
     Bytes,
+}
+
+/// Returns true if a stream has what a receive waits for, or its phase is about to change.
+fn is_readable(phase: RxPhase, transport: Transport<'_>, stream: &Stream, until: Until) -> bool {
+    match (phase, transport) {
+        (RxPhase::Home | RxPhase::Reset, _) => true,
+        (RxPhase::Joined, Transport::Local(_)) if until == Until::Bytes => {
+            stream.may_read() || stream.is_frozen()
+        }
+        (RxPhase::Joined, _) => stream.peer_uses_ring() || stream.is_frozen(),
+        (RxPhase::Ring, Transport::Local(local)) => !local.has_lent(stream) && stream.may_read(),
+        (RxPhase::Ring, _) => stream.may_read(),
+        (RxPhase::Residue(residue), _) => stream.flush_news() != residue.seen_news,
+    }
 }
 
 impl Session {
@@ -102,21 +116,12 @@ impl Session {
                 self.turn_for(room) > 0
                     || self.rx_kernel_event.load(Ordering::Relaxed)
                     || match (phase, transport) {
-                        (RxPhase::Home | RxPhase::Reset, _) => true,
                         (RxPhase::Joined | RxPhase::Ring, Transport::Udp(_)) => {
                             let queue = datagrams.as_ref();
                             stream.is_frozen()
                                 || queue.is_some_and(|queue| lock(queue).is_readable())
                         }
-                        (RxPhase::Joined, Transport::Local(_)) if until == Until::Bytes => {
-                            stream.may_read() || stream.is_frozen()
-                        }
-                        (RxPhase::Joined, _) => stream.peer_uses_ring() || stream.is_frozen(),
-                        (RxPhase::Ring, Transport::Local(local)) => {
-                            !local.has_lent(&stream) && stream.may_read()
-                        }
-                        (RxPhase::Ring, Transport::RemoteTcp(_)) => stream.may_read(),
-                        (RxPhase::Residue(residue), _) => stream.flush_news() != residue.seen_news,
+                        _ => is_readable(phase, transport, &stream, until),
                     }
             },
             announce: &|| stream.announce_reader(Bell::OnFutex),

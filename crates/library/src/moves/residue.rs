@@ -12,7 +12,7 @@ use crate::host::lock::lock;
 use crate::io::from_kernel::FromKernel;
 use crate::process::library::library;
 use crate::session::Session;
-use crate::session::directions::{Receiver, RxPhase};
+use crate::session::directions::{Receiver, Residue, RxPhase};
 use crate::session::peeked::PEEKED_MAX;
 use crate::session::received::{ReceiveTerms, Received};
 use core::time::Duration;
@@ -107,16 +107,8 @@ impl Session {
             self.finish(rx);
             return Received::Home;
         }
-        if residue.is_unsure {
-            match self.queued_before(stream) {
-                // All bytes in the kernel count: none has been read since the freeze.
-                Some(before) => residue.before_owed = before,
-                // The peer died and cannot say how far its flush came; the kernel's end of file
-                // will tell.
-                None if self.peer_is_dead() => {}
-                None => return Received::Owed,
-            }
-            residue.is_unsure = false;
+        if residue.is_unsure && !self.count_queued_before(residue, stream) {
+            return Received::Owed;
         }
         let has_begun = stream.peer_flushes();
         let from_kernel = flushed.unwrap_or(owed).min(owed);
@@ -152,9 +144,7 @@ impl Session {
                     peeked.settle(bufs, len, peek);
                 }
                 if !peek {
-                    let before = len.min(residue.before_owed);
-                    residue.before_owed -= before;
-                    residue.since_freeze += len - before;
+                    residue.consume(len);
                 }
                 // The rest is in the ring: in all if the peer has not begun.
                 let is_cut = match flushed {
@@ -167,6 +157,20 @@ impl Session {
             Err(Errno::AGAIN | Errno::INTR) => Received::Owed,
             Err(error) => Received::Done(Err(error)),
         }
+    }
+
+    /// Makes `before_owed` exact. Returns false while the peer is in its flush.
+    fn count_queued_before(&self, residue: &mut Residue, stream: &Stream) -> bool {
+        match self.queued_before(stream) {
+            // All bytes in the kernel count: none has been read since the freeze.
+            Some(before) => residue.before_owed = before,
+            // The peer died and cannot say how far its flush came; the kernel's end of file will
+            // tell.
+            None if self.peer_is_dead() => {}
+            None => return false,
+        }
+        residue.is_unsure = false;
+        true
     }
 
     /// Counts the bytes in the kernel that are older than the owed ones: all, before the peer

@@ -31,18 +31,7 @@ impl Library {
     fn is_hot(&self, fd: i32, entry: &FdEntry) {
         let is_first = !self.policy.is_configured();
         let config = self.policy.config();
-        if entry.has(mark::FIXED | mark::OFFERED)
-            || self.policy.is_forbidden()
-            || entry.is_put_off()
-        {
-            entry.restart_counts();
-            return;
-        }
-        if entry.has(mark::REMEMBERED) && !self.may_leave(fd, entry, entry.counted()) {
-            entry.restart_counts();
-            return;
-        }
-        if entry.has(mark::MEASURED) && !self.may_move_again(fd, entry, entry.counted()) {
+        if self.is_pinned(fd, entry) {
             entry.restart_counts();
             return;
         }
@@ -63,16 +52,7 @@ impl Library {
         if is_seldom && measures_pace(config) {
             return;
         }
-        // Standard error is written by too many hands.
-        let is_stdio = fd == 2 || self.host().stdio_uses(fd);
-        if is_stdio || !allows(config, fd, kind) {
-            entry.keep(if is_stdio { ReasonT::Stdio } else { ReasonT::Policy });
-            // What the configuration says, and standard error, `sojourn ss` sees by itself.
-            if is_stdio && fd != 2 {
-                self.tell_kept(fd, entry, NotifyWhen::Now);
-            } else {
-                entry.unmark(mark::UNTOLD);
-            }
+        if self.is_kept_by_policy(fd, entry, kind) {
             return;
         }
         if kind == KindT::Udp && is_for_this_host(fd) {
@@ -88,6 +68,34 @@ impl Library {
         {
             self.offer(fd, entry, kind);
         }
+    }
+
+    /// Returns true if the session stays in the kernel for now: its state, what is remembered of
+    /// others like it, or what was measured of it says so.
+    fn is_pinned(&self, fd: i32, entry: &FdEntry) -> bool {
+        entry.has(mark::FIXED | mark::OFFERED)
+            || self.policy.is_forbidden()
+            || entry.is_put_off()
+            || entry.has(mark::REMEMBERED) && !self.may_leave(fd, entry, entry.counted())
+            || entry.has(mark::MEASURED) && !self.may_move_again(fd, entry, entry.counted())
+    }
+
+    /// Keeps in the kernel what stdio uses and what the configuration excludes; returns true for
+    /// these.
+    fn is_kept_by_policy(&self, fd: i32, entry: &FdEntry, kind: KindT) -> bool {
+        // Standard error is written by too many hands.
+        let is_stdio = fd == 2 || self.host().stdio_uses(fd);
+        if !is_stdio && allows(self.policy.config(), fd, kind) {
+            return false;
+        }
+        entry.keep(if is_stdio { ReasonT::Stdio } else { ReasonT::Policy });
+        // What the configuration says, and standard error, `sojourn ss` sees by itself.
+        if is_stdio && fd != 2 {
+            self.tell_kept(fd, entry, NotifyWhen::Now);
+        } else {
+            entry.unmark(mark::UNTOLD);
+        }
+        true
     }
 
     /// Returns true if the calls so far have cost about as much as moving the session will. A move

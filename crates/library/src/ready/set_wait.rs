@@ -47,6 +47,14 @@ enum Pause {
     Interrupted,
 }
 
+/// What the one waiter that spins has taken from the set's state.
+struct Spinner {
+    policy: Box<Policy>,
+    inboxes: Arc<Vec<Option<Arc<Inbox>>>>,
+    /// The processor time of the spin is measured, for `siblings`.
+    is_measured: bool,
+}
+
 impl Set {
     /// Waits, and fills in the events of the call.
     ///
@@ -151,26 +159,28 @@ impl Set {
         }
     }
 
+    /// Becomes the set's spinner, if there is none and spinning is worth a try.
+    fn begin_spin(&self, call: &Call<'_>) -> Option<Spinner> {
+        let mut state = lock(&self.state);
+        if call.mask.is_some() || state.spinners > 0 || state.ready.len() == 0 {
+            return None;
+        }
+        let policy = state.policy.take();
+        let policy = policy.unwrap_or_else(|| Box::new(Policy::for_other_processes((call.wait)())));
+        // Other ways of waiting are what the user has asked for.
+        let is_adaptive = policy.wait() == Wait::Adaptive;
+        if is_adaptive && state.siblings.begin() {
+            state.policy = Some(policy);
+            return None;
+        }
+        state.spinners += 1;
+        let is_measured = is_adaptive && state.siblings.measures();
+        Some(Spinner { policy, inboxes: Arc::clone(&state.inboxes), is_measured })
+    }
+
     /// Spins, unless another waiter of the set does; that one wakes the sleepers.
     fn spin(&self, call: &mut Call<'_>) -> Option<Pause> {
-        let (mut policy, inboxes, is_measured) = {
-            let mut state = lock(&self.state);
-            if call.mask.is_some() || state.spinners > 0 || state.ready.len() == 0 {
-                return None;
-            }
-            let policy = state.policy.take();
-            let policy =
-                policy.unwrap_or_else(|| Box::new(Policy::for_other_processes((call.wait)())));
-            // Other ways of waiting are what the user has asked for.
-            let is_adaptive = policy.wait() == Wait::Adaptive;
-            if is_adaptive && state.siblings.begin() {
-                state.policy = Some(policy);
-                return None;
-            }
-            state.spinners += 1;
-            let is_measured = is_adaptive && state.siblings.measures();
-            (policy, Arc::clone(&state.inboxes), is_measured)
-        };
+        let Spinner { mut policy, inboxes, is_measured } = self.begin_spin(call)?;
         let began = is_measured.then(|| (now_ns(), process_time_ns()));
         let mut said = 0;
         // The kernel is not asked at once: most answers come sooner, and the sleep that follows

@@ -8,6 +8,13 @@ use crate::session::directions::Residue;
 use sojourn_stream::Stream;
 
 impl Residue {
+    /// Counts bytes that were read from the kernel: the older ones come first.
+    pub(crate) fn consume(&mut self, len: usize) {
+        let before = len.min(self.before_owed);
+        self.before_owed -= before;
+        self.since_freeze += len - before;
+    }
+
     /// Gives the bytes owed that the peer has put into the kernel, as far as is known.
     pub(crate) fn flushed(&self, stream: &Stream) -> Option<usize> {
         self.flushed.or_else(|| stream.peer_flushed())

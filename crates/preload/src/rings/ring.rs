@@ -7,6 +7,7 @@ use super::submission::{Concern, Submission};
 use crate::library::Library;
 use crate::raw;
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
+use sojourn_session::ProcessId;
 
 /// `IORING_SETUP_REGISTERED_FD_ONLY`.
 pub(super) const REGISTERED_FD_ONLY: u32 = 1 << 15;
@@ -66,7 +67,7 @@ impl Params {
 pub(super) struct Ring {
     /// The process that the ring's mapping belongs to. A child of `fork` has its parent's slots,
     /// but not the mappings.
-    pub(super) pid: AtomicI32,
+    pid: AtomicU32,
     pub(super) fd: AtomicI32,
     pub(super) queue: AtomicUsize,
     pub(super) queue_len: AtomicUsize,
@@ -86,7 +87,7 @@ pub(super) struct Ring {
 impl Ring {
     pub(super) const fn new() -> Self {
         Self {
-            pid: AtomicI32::new(0),
+            pid: AtomicU32::new(0),
             fd: AtomicI32::new(-1),
             queue: AtomicUsize::new(0),
             queue_len: AtomicUsize::new(0),
@@ -120,7 +121,7 @@ impl Ring {
 
     /// Maps the ring's memory. Returns false if that fails, or if the layout is not the expected
     /// one.
-    pub(super) fn open(&self, pid: i32, fd: i32, params: &Params) -> bool {
+    pub(super) fn open(&self, pid: ProcessId, fd: i32, params: &Params) -> bool {
         let stride = if params.flags & SQE128 == 0 { 64 } else { 128 };
         let words = [params.head, params.tail, params.mask];
         let has_array = params.flags & NO_SQARRAY == 0;
@@ -154,15 +155,20 @@ impl Ring {
         store(&self.tail, params.tail);
         store(&self.array, params.array);
         store(&self.is_lost, 0);
-        self.pid.store(pid, Ordering::Relaxed);
+        store(&self.pid, pid.0);
         self.fd.store(fd, Ordering::Relaxed);
         store(&self.looked, self.word(params.head));
         true
     }
 
-    pub(super) fn close(&self, pid: i32) {
+    /// Returns true if this process has made the ring.
+    pub(super) fn is_of(&self, pid: ProcessId) -> bool {
+        self.pid.load(Ordering::Relaxed) == pid.0
+    }
+
+    pub(super) fn close(&self, pid: ProcessId) {
         // A child of `fork` does not have its parent's mapping (`MADV_DONTFORK`).
-        if self.pid.load(Ordering::Relaxed) == pid {
+        if self.is_of(pid) {
             unmap(self.queue.load(Ordering::Relaxed), self.queue_len.load(Ordering::Relaxed));
             unmap(
                 self.entries_at.load(Ordering::Relaxed),

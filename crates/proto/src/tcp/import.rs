@@ -65,14 +65,7 @@ impl Connection {
             return Err(ImportError::TooMuch);
         }
         let stamps = tcp.timestamps.map(|stamps| Stamps::import(&stamps, now));
-        let mut sizes = Sizes {
-            peer_mss: tcp.peer_mss,
-            advertised_mss: tcp.advertised_mss.max(48),
-            user_mss: tcp.user_mss,
-            path_mtu: tcp.path_mtu,
-            mss: 0,
-        };
-        sizes.mss = settings::mss(&sizes, record.local.is_ipv4(), stamps.is_some(), &tcp.tuning);
+        let sizes = segment_sizes(tcp, record.local.is_ipv4(), stamps.is_some());
         let rcv = receiving(tcp, limits, now);
         let snd = sending(tcp, limits, rcv.nxt);
         let config = recovery_config(tcp, limits, &sizes, stamps.as_ref(), &snd);
@@ -110,6 +103,18 @@ impl Connection {
         }
         Ok(connection)
     }
+}
+
+fn segment_sizes(tcp: &TcpRecord, is_ipv4: bool, has_timestamps: bool) -> Sizes {
+    let mut sizes = Sizes {
+        peer_mss: tcp.peer_mss,
+        advertised_mss: tcp.advertised_mss.max(48),
+        user_mss: tcp.user_mss,
+        path_mtu: tcp.path_mtu,
+        mss: 0,
+    };
+    sizes.mss = settings::mss(&sizes, is_ipv4, has_timestamps, &tcp.tuning);
+    sizes
 }
 
 fn receiving(tcp: &TcpRecord, limits: &Limits, now: Instant) -> Receiving {

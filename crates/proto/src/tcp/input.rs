@@ -42,7 +42,7 @@ pub(super) struct Incoming<'a> {
     /// Size of the segments on the wire.
     pub(super) segment: u32,
     /// The position at which the segment begins.
-    pub(super) seq: u64,
+    pub(super) start: u64,
     /// The position at which the data ends.
     pub(super) data_end: u64,
     /// The position at which the segment ends, including SYN and FIN.
@@ -118,15 +118,15 @@ impl Connection {
 
     fn incoming<'a>(&self, arrival: &Arrival<'a>) -> Incoming<'a> {
         let header = arrival.header;
-        let seq = position::near(self.rcv.nxt, header.seq.0);
-        let data_end = seq + arrival.payload.len() as u64;
+        let start = position::near(self.rcv.nxt, header.seq.0);
+        let data_end = start + arrival.payload.len() as u64;
         let merged = u32::from(arrival.segment_size);
         Incoming {
             header,
             payload: arrival.payload,
             congestion: arrival.congestion,
             segment: if merged > 0 { merged } else { arrival.payload.len() as u32 },
-            seq,
+            start,
             data_end,
             end: data_end + u64::from(header.flags.sequence_len()),
         }
@@ -189,8 +189,8 @@ impl Connection {
         let tick = self.stamps.map_or(1, |stamps| stamps.tick().as_micros());
         let window = u64::from(segment.header.window) << self.snd.scale;
         segment.has(Flags::ACK)
-            && segment.seq == segment.end
-            && segment.seq == self.rcv.nxt
+            && segment.start == segment.end
+            && segment.start == self.rcv.nxt
             && segment.header.ack.0 == self.snd.una as u32
             && window == self.snd.wnd
             && behind.unsigned_abs() as u64 * tick <= self.rto_base().as_micros()
@@ -202,14 +202,15 @@ impl Connection {
         if segment.end < self.rcv.window.wup {
             return Some(Disposition::BeforeWindow);
         }
-        (segment.seq > self.rcv.window.edge.max(self.rcv.nxt)).then_some(Disposition::BeyondWindow)
+        (segment.start > self.rcv.window.edge.max(self.rcv.nxt))
+            .then_some(Disposition::BeyondWindow)
     }
 
     /// Answers a segment that is not acceptable with an acknowledgement (RFC 9293, 3.10.7.4), and
     /// duplicate data with D-SACK. Answers to segments without data are rate-limited, so that two
     /// ends cannot answer each other for ever (`tcp_oow_rate_limited`).
     fn answer_unacceptable(&mut self, now: Instant, segment: &Incoming<'_>) {
-        if segment.seq < segment.data_end {
+        if segment.start < segment.data_end {
             self.note_duplicate(segment);
             self.acks.enter_quick(self.rcv.window.wnd, 16);
             self.acks.send_now();
@@ -221,15 +222,15 @@ impl Connection {
     /// Notes data before the window in the assembler, for D-SACK.
     pub(super) fn note_duplicate(&mut self, segment: &Incoming<'_>) {
         let end = segment.data_end.min(self.rcv.nxt);
-        if self.sack && self.tuning.dsack && segment.seq < end {
-            self.rcv.assembler.insert(self.rcv.nxt, Span::new(segment.seq, end));
+        if self.sack && self.tuning.dsack && segment.start < end {
+            self.rcv.assembler.insert(self.rcv.nxt, Span::new(segment.start, end));
         }
     }
 
     /// Processes a RST inside the window (RFC 5961, 3.2): only the exact sequence number resets.
     /// Any other is challenged; a peer that really reset then sends RST with the exact number.
     fn take_reset(&mut self, now: Instant, segment: &Incoming<'_>) -> Disposition {
-        if segment.seq != self.rcv.nxt {
+        if segment.start != self.rcv.nxt {
             self.challenge(now);
             return Disposition::ResetNotExact;
         }
@@ -241,7 +242,7 @@ impl Connection {
     fn resets_before_fin(&self, segment: &Incoming<'_>) -> bool {
         let waits =
             matches!(self.state, TcpState::CloseWait | TcpState::LastAck | TcpState::Closing);
-        waits && segment.seq + 1 == self.rcv.nxt
+        waits && segment.start + 1 == self.rcv.nxt
     }
 
     fn end_by_reset(&mut self) -> Disposition {
@@ -267,7 +268,7 @@ impl Connection {
     /// (RFC 7323, 4.3).
     fn update_recent(&mut self, now: Instant, segment: &Incoming<'_>) {
         if let (Some(stamps), Some(option)) = (&mut self.stamps, segment.header.options.timestamps)
-            && segment.seq <= self.rcv.window.wup
+            && segment.start <= self.rcv.window.wup
         {
             stamps.update(now, option.value);
         }
@@ -277,6 +278,6 @@ impl Connection {
     /// 3.8.5).
     fn is_urgent_segment(&self, segment: &Incoming<'_>) -> bool {
         let pointer = u64::from(segment.header.urgent);
-        segment.has(Flags::URG) && pointer > 0 && segment.seq + pointer > self.rcv.nxt
+        segment.has(Flags::URG) && pointer > 0 && segment.start + pointer > self.rcv.nxt
     }
 }

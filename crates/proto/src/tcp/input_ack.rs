@@ -54,7 +54,7 @@ impl Connection {
                 sack: &blocks[..count],
                 echo: stamped.and_then(|(stamps, option)| stamps.echo_time(now, option.echo)),
                 ece: self.ecn.negotiated && segment.has(Flags::ECE),
-                carries_data: segment.end > segment.seq,
+                carries_data: segment.end > segment.start,
                 window_changed,
             },
         );
@@ -103,13 +103,13 @@ impl Connection {
         let snd = &mut self.snd;
         let window = u64::from(segment.header.window) << snd.scale;
         let newer = seg_ack > snd.una
-            || segment.seq > snd.wl1
-            || (segment.seq == snd.wl1 && (window > snd.wnd || window == 0));
+            || segment.start > snd.wl1
+            || (segment.start == snd.wl1 && (window > snd.wnd || window == 0));
         if !newer {
             return false;
         }
         let changed = window != snd.wnd;
-        snd.wl1 = segment.seq;
+        snd.wl1 = segment.start;
         snd.wl2 = seg_ack;
         snd.wnd = window;
         snd.max_window = snd.max_window.max(window);

@@ -15,7 +15,7 @@ use sojourn_wire::tcp::Flags;
 impl Connection {
     /// Processes the data and the FIN of an acceptable segment.
     pub(super) fn take_data(&mut self, now: Instant, segment: &Incoming<'_>) -> Disposition {
-        if segment.end == segment.seq {
+        if segment.end == segment.start {
             return Disposition::Acknowledgement;
         }
         self.take_marks(segment);
@@ -26,14 +26,14 @@ impl Connection {
             return Disposition::AfterFin;
         }
         let edge = self.rcv.window.edge.max(self.rcv.nxt);
-        if segment.seq >= edge && segment.data_end > segment.seq {
+        if segment.start >= edge && segment.data_end > segment.start {
             self.acks.enter_quick(self.rcv.window.wnd, 16);
             self.acks.send_now();
             return Disposition::ClosedWindow;
         }
         let end = self.note_fin(segment, edge);
-        let span = Span::new(segment.seq, end);
-        let fresh = segment.seq.max(self.rcv.nxt);
+        let span = Span::new(segment.start, end);
+        let fresh = segment.start.max(self.rcv.nxt);
         if fresh < end {
             let lends = self.may_lend
                 && end == segment.data_end
@@ -43,8 +43,8 @@ impl Connection {
             if lends {
                 self.rcv.lent = Some(Span::new(fresh, end));
             } else {
-                let from = (fresh - segment.seq) as usize;
-                self.rcv.ring.write(fresh, &segment.payload[from..(end - segment.seq) as usize]);
+                let from = (fresh - segment.start) as usize;
+                self.rcv.ring.write(fresh, &segment.payload[from..(end - segment.start) as usize]);
             }
         }
         let had_gaps = !self.rcv.assembler.is_empty();

@@ -33,7 +33,7 @@ impl ProtocolServer for Protocol {
         let opened = end.ok_or(Errno::BADF).and_then(|end| self.take_in(caller, end, is_sole));
         Ok(match opened {
             Ok(TakenIn { number, token }) => {
-                ProtocolOpenOut { ret: 0, session: number, token: TokenT { half: token } }
+                ProtocolOpenOut { ret: 0, session: number, token: TokenT { half: token.0 } }
             }
             Err(error) => {
                 ProtocolOpenOut { ret: number(error), session: 0, token: TokenT { half: [0; 2] } }
@@ -261,7 +261,7 @@ impl ProtocolServer for Protocol {
     fn group(&self, caller: &Caller) -> Result<ProtocolGroupOut, Fault> {
         let made = fresh_token().and_then(|fresh| lock(&self.table).group(caller.client, fresh));
         Ok(match made {
-            Ok(half) => ProtocolGroupOut { ret: 0, group: TokenT { half } },
+            Ok(token) => ProtocolGroupOut { ret: 0, group: TokenT { half: token.0 } },
             Err(error) => ProtocolGroupOut { ret: number(error), group: TokenT { half: [0; 2] } },
         })
     }

@@ -31,6 +31,7 @@ use rustix::fd::BorrowedFd;
 use rustix::net::{AddressFamily, SocketAddrAny, sockopt};
 use sojourn_options::Kind;
 use sojourn_session::{Inode, KindT, ReasonT};
+use sojourn_wire::SocketCookie;
 use std::net::SocketAddr;
 
 /// `SO_REUSEADDR`, `SO_REUSEPORT`.
@@ -66,6 +67,7 @@ pub(super) fn identify(
         return Err(ReasonT::Option);
     }
     let cookie = sockopt::socket_cookie(end).map_err(|_| ReasonT::Resources)?;
+    let cookie = SocketCookie(cookie);
     if is_shared(end, local, remote, cookie, diag)? {
         return Err(ReasonT::SharedPort);
     }
@@ -75,9 +77,13 @@ pub(super) fn identify(
 
 /// Returns the identity of a UDP socket.
 #[must_use]
-pub fn of_datagrams(cookie: u64, local: SocketAddr, remote: Option<SocketAddr>) -> Identity {
+pub fn of_datagrams(
+    cookie: SocketCookie,
+    local: SocketAddr,
+    remote: Option<SocketAddr>,
+) -> Identity {
     Identity {
-        key: Key::Socket { own: cookie, peer: 0 },
+        key: Key::Socket { own: cookie, peer: SocketCookie::NONE },
         kind: KindT::Udp,
         from: local.to_string(),
         to: remote.map_or_else(|| "*".into(), |remote| remote.to_string()),
@@ -93,7 +99,7 @@ fn is_shared(
     end: BorrowedFd<'_>,
     local: SocketAddr,
     remote: Option<SocketAddr>,
-    cookie: u64,
+    cookie: SocketCookie,
     diag: &mut Diag,
 ) -> Result<bool, ReasonT> {
     if !SHARES.iter().any(|name| is_set(end, libc::SOL_SOCKET, *name)) {

@@ -15,7 +15,8 @@ use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, sockopt};
 use sojourn_session::{Inode, ReasonT};
-use sojourn_wire::netlink::{Attribute, HEADER_BYTES, attributes, messages};
+use sojourn_wire::SocketCookie;
+use sojourn_wire::netlink::{Attribute, HEADER_BYTES, RequestSeq, attributes, messages};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -60,7 +61,7 @@ impl From<Errno> for DiagError {
 /// The other end of a Unix socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct UnixPeer {
-    pub(super) cookie: u64,
+    pub(super) cookie: SocketCookie,
     pub(super) inode: Inode,
 }
 
@@ -134,10 +135,10 @@ pub(super) struct Asker {
     socket: OwnedFd,
     /// Cookie of its name space.
     pub(super) space: u64,
-    sequence: u32,
+    sequence: RequestSeq,
     /// Peers of Unix sockets by the sockets' cookies: those of the last question for all, and some
     /// since.
-    peers: HashMap<u64, UnixPeer>,
+    peers: HashMap<SocketCookie, UnixPeer>,
     /// The time spent on single questions since then, and the time that a question for all takes.
     spent: Duration,
     dump_costs: Duration,
@@ -149,7 +150,7 @@ pub(super) struct Asker {
 struct UnixSocket {
     state: u8,
     inode: Inode,
-    cookie: u64,
+    cookie: SocketCookie,
     peer: Inode,
 }
 
@@ -167,7 +168,7 @@ impl Asker {
         Ok(Self {
             socket,
             space,
-            sequence: 0,
+            sequence: RequestSeq::default(),
             peers: HashMap::new(),
             spent: Duration::ZERO,
             dump_costs: DUMP_FIRST,
@@ -181,14 +182,14 @@ impl Asker {
         &mut self,
         local: SocketAddr,
         remote: SocketAddr,
-    ) -> Result<u64, DiagError> {
+    ) -> Result<SocketCookie, DiagError> {
         let mut answer = Err(DiagError::Absent);
         self.tcp([local, remote], 0, |message| {
             // inet_diag_msg: state at 1, the cookie after the addresses.
             let state = message.get(1).copied();
             let cookie = message.get(44..52).and_then(|bytes| bytes.try_into().ok());
             answer = match (state, cookie) {
-                (Some(ESTABLISHED), Some(cookie)) => Ok(u64::from_ne_bytes(cookie)),
+                (Some(ESTABLISHED), Some(cookie)) => Ok(SocketCookie(u64::from_ne_bytes(cookie))),
                 // The kernel also finds a listener that would take such a connection.
                 (Some(LISTEN), _) => Err(DiagError::Absent),
                 (Some(_), _) => Err(DiagError::NotConnected),
@@ -217,7 +218,7 @@ impl Asker {
         &mut self,
         local: SocketAddr,
         remote: SocketAddr,
-        cookie: u64,
+        cookie: SocketCookie,
     ) -> Result<bool, DiagError> {
         let mut is_shared = false;
         for family in [libc::AF_INET, libc::AF_INET6] {
@@ -233,7 +234,11 @@ impl Asker {
     }
 
     /// Returns the peer of the connected Unix socket with this inode and cookie.
-    pub(super) fn unix_peer(&mut self, inode: Inode, cookie: u64) -> Result<UnixPeer, DiagError> {
+    pub(super) fn unix_peer(
+        &mut self,
+        inode: Inode,
+        cookie: SocketCookie,
+    ) -> Result<UnixPeer, DiagError> {
         if let Some(peer) = self.peers.get(&cookie) {
             return Ok(*peer);
         }
@@ -254,8 +259,12 @@ impl Asker {
         found
     }
 
-    fn unix_peer_alone(&mut self, inode: Inode, cookie: u64) -> Result<UnixPeer, DiagError> {
-        let own = self.unix_socket(inode, cookie.to_ne_bytes())?;
+    fn unix_peer_alone(
+        &mut self,
+        inode: Inode,
+        cookie: SocketCookie,
+    ) -> Result<UnixPeer, DiagError> {
+        let own = self.unix_socket(inode, cookie.0.to_ne_bytes())?;
         if own.state != ESTABLISHED || own.peer == Inode::default() {
             return Err(DiagError::NotConnected);
         }
@@ -303,12 +312,12 @@ impl Asker {
         flags: u16,
         mut each: impl FnMut(&[u8]),
     ) -> Result<(), DiagError> {
-        self.sequence = self.sequence.wrapping_add(1);
+        self.sequence = self.sequence.next();
         let mut request = Vec::with_capacity(HEADER_BYTES + body.len());
         request.extend(((HEADER_BYTES + body.len()) as u32).to_ne_bytes());
         request.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
         request.extend((NLM_F_REQUEST | flags).to_ne_bytes());
-        request.extend(self.sequence.to_ne_bytes());
+        request.extend(self.sequence.0.to_ne_bytes());
         request.extend([0; 4]);
         request.extend(body);
         rustix::net::send(&self.socket, &request, SendFlags::empty())?;
@@ -359,7 +368,7 @@ fn inet_request(family: i32, protocol: i32, local: SocketAddr, remote: SocketAdd
 /// A socket, as the kernel describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct InetSocket {
-    cookie: u64,
+    cookie: SocketCookie,
     /// Both addresses, its own first; mapped IPv4 addresses are IPv4.
     ends: [SocketAddr; 2],
 }
@@ -376,7 +385,7 @@ fn inet_socket(message: &[u8]) -> Option<InetSocket> {
         };
         Some(SocketAddr::new(ip, port))
     };
-    let cookie = u64::from_ne_bytes(message.get(44..52)?.try_into().ok()?);
+    let cookie = SocketCookie(u64::from_ne_bytes(message.get(44..52)?.try_into().ok()?));
     Some(InetSocket { cookie, ends: [end(4, 8)?, end(6, 24)?] })
 }
 
@@ -398,7 +407,7 @@ fn unix_request(inode: Inode, cookie: [u8; 8]) -> Vec<u8> {
 }
 
 fn unix_answer(message: &[u8]) -> Option<UnixSocket> {
-    let cookie = u64::from_ne_bytes(message.get(8..16)?.try_into().ok()?);
+    let cookie = SocketCookie(u64::from_ne_bytes(message.get(8..16)?.try_into().ok()?));
     let inode_at = |bytes, at| Some(Inode(word(bytes, at)?.into()));
     let (state, inode) = (*message.get(2)?, inode_at(message, 4)?);
     let mut socket = UnixSocket { state, inode, cookie, peer: Inode::default() };

@@ -15,6 +15,7 @@ use rustix::net::sockopt;
 use rustix::net::{AddressFamily, SocketAddrAny, SocketAddrUnix, SocketType};
 use sojourn_options::Kind;
 use sojourn_session::{Inode, KindT, ReasonT};
+use sojourn_wire::SocketCookie;
 use std::net::SocketAddr;
 
 /// `TCP_ESTABLISHED` (`net/tcp_states.h`).
@@ -49,6 +50,7 @@ pub(super) fn identify(
         return Err(ReasonT::Option);
     }
     let cookie = sockopt::socket_cookie(end).map_err(|_| ReasonT::Resources)?;
+    let cookie = SocketCookie(cookie);
     match kind {
         KindT::Unix if accepted_values::has_filter_program(end) => Err(ReasonT::Option),
         KindT::Unix => unix(end, SocketFacts { local, remote, inode, cookie }, diag),
@@ -61,7 +63,7 @@ struct SocketFacts {
     local: SocketAddrAny,
     remote: Option<SocketAddrAny>,
     inode: Inode,
-    cookie: u64,
+    cookie: SocketCookie,
 }
 
 fn tcp(
@@ -84,7 +86,7 @@ fn tcp(
         Err(DiagError::Absent) if diag.may_carry(end) && !remote.ip().is_loopback() => {
             let signed = || super::signed::is_signed(end, [local, remote], diag);
             match super::remote::can_obey(end).then(signed) {
-                Some(Ok(false)) => 0,
+                Some(Ok(false)) => SocketCookie::NONE,
                 None | Some(Ok(true)) => return Err(ReasonT::Option),
                 // The connection has ended meanwhile.
                 Some(Err(DiagError::System)) => return Err(ReasonT::Resources),

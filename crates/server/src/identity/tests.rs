@@ -7,6 +7,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::FileType;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
+use sojourn_wire::SocketCookie;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::{UnixListener, UnixStream};
 
@@ -224,7 +225,7 @@ fn who_else_is_connected_to_a_peer_is_found() {
     let one = udp(here, &[REUSEADDR]);
     let local = one.local_addr().unwrap();
     one.connect(peers[0]).unwrap();
-    let cookie = rustix::net::sockopt::socket_cookie(&one).unwrap();
+    let cookie = SocketCookie(rustix::net::sockopt::socket_cookie(&one).unwrap());
     let is_shared = || {
         let found = Diag::new(false).unwrap().own.udp_is_shared(local, peers[0], cookie);
         found.unwrap()

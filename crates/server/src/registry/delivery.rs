@@ -4,7 +4,8 @@
 
 use sojourn_ipc::rt::Descriptor;
 use sojourn_session::{
-    HomeT, Inode, KindT, LendT, LocalNumber, ProcessId, ReasonT, RerouteT, RouteT, StreamNumber,
+    HomeT, InboxNumber, Inode, KindT, LendT, LocalNumber, ProcessId, ReasonT, RerouteT, RouteT,
+    StreamNumber,
 };
 
 /// An event in a queue.
@@ -81,7 +82,7 @@ pub struct JoinOut {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[allow(missing_docs, reason = "the fields are those of `inbox_t` in idl/session.idl")]
 pub struct InboxOut {
-    pub id: u64,
+    pub id: InboxNumber,
     pub slot: u32,
     pub descriptors: [Descriptor; 3],
 }

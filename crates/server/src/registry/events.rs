@@ -161,6 +161,6 @@ impl Registry {
             },
             _ => Default::default(),
         };
-        InboxOut { id: number.0, slot, descriptors }
+        InboxOut { id: number, slot, descriptors }
     }
 }

@@ -7,6 +7,7 @@ use super::end::State;
 use super::tests::{Fake, args, client, info, limits, pipe, socket};
 use super::*;
 use proptest::prelude::*;
+use sojourn_session::InboxNumber;
 use std::collections::{BTreeMap, HashSet};
 
 const PROCESSES: u32 = 4;
@@ -59,7 +60,7 @@ struct Library {
     next_local: u64,
     locals: Vec<LocalNumber>,
     /// Inboxes that joined sessions name.
-    joined: BTreeMap<LocalNumber, [u64; 2]>,
+    joined: BTreeMap<LocalNumber, [InboxNumber; 2]>,
 }
 
 impl Library {
@@ -67,7 +68,7 @@ impl Library {
         ClientId { generation: self.generation, ..client(index) }
     }
 
-    fn knows(&self, inbox: u64) -> bool {
+    fn knows(&self, inbox: InboxNumber) -> bool {
         self.joined.values().flatten().any(|known| *known == inbox)
     }
 

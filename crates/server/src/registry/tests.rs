@@ -8,6 +8,7 @@ use crate::holders::Object;
 use rustix::fd::OwnedFd;
 use rustix::process::Uid;
 use sojourn_session::{HomeT, Inode, ProcessId};
+use sojourn_wire::SocketCookie;
 use std::sync::{LazyLock, Mutex};
 
 /// Something that is a descriptor; which one does not matter here.
@@ -92,7 +93,7 @@ pub(super) fn limits() -> Limits {
 
 pub(super) fn socket(own: u64, peer: u64) -> Identity {
     let name = |n| format!("socket:[{n}]");
-    let key = Key::Socket { own, peer };
+    let key = Key::Socket { own: SocketCookie(own), peer: SocketCookie(peer) };
     let object = Object::Socket { inode: Inode(own) };
     let (kind, holds) = (KindT::Unix, [64 << 10, 0]);
     Identity { key, kind, from: name(own), to: name(peer), holds, object, pin: None }

@@ -187,6 +187,7 @@ mod tests {
     use crate::holders::Object;
     use crate::key::Key;
     use sojourn_session::{Inode, KindT};
+    use sojourn_wire::SocketCookie;
 
     fn seen(key: Key) -> Inspected {
         let object = Object::Socket { inode: Inode(9) };
@@ -198,10 +199,14 @@ mod tests {
 
     #[test]
     fn the_carrier_has_ends_with_peers_elsewhere_only_whatever_it_says() {
-        let own = mirrored(seen(Key::Socket { own: 5, peer: 0 })).unwrap();
-        assert_eq!(own.key, Key::Socket { own: 0, peer: 5 });
+        let (five, none) = (SocketCookie(5), SocketCookie::NONE);
+        let own = mirrored(seen(Key::Socket { own: five, peer: none })).unwrap();
+        assert_eq!(own.key, Key::Socket { own: none, peer: five });
         assert_eq!((own.from.as_str(), own.to.as_str()), ("other", "one"));
-        for key in [Key::Socket { own: 5, peer: 7 }, Key::Pipe { object: 3, writes: true }] {
+        for key in [
+            Key::Socket { own: five, peer: SocketCookie(7) },
+            Key::Pipe { object: 3, writes: true },
+        ] {
             assert_eq!(mirrored(seen(key)).unwrap_err(), ReasonT::Kind);
         }
         let refused = mirrored(Inspected::refused(ReasonT::State));

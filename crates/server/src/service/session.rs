@@ -218,7 +218,7 @@ impl SessionServer for Sojournd {
 fn join_of(join: JoinOut) -> JoinT {
     let inbox = |inbox: InboxOut| {
         let [memory, ready, attention] = inbox.descriptors;
-        InboxT { id: inbox.id, slot: inbox.slot, memory, ready, attention }
+        InboxT { id: inbox.id.0, slot: inbox.slot, memory, ready, attention }
     };
     JoinT {
         local: join.local.0,

@@ -104,30 +104,8 @@ impl Emit<'_> {
                 cast,
             );
         }
-        let element = self.model.name(&a.element);
-        let (memory, first) = if layout::is_varying(a) {
-            let memory = c!(
-                "
-                const size_t sj_first$k = sj_ld32(sj_p + $o + 12);
-                $lv = ($cast)sj_dec_array_zeroed(sj_d, sj_ld32(sj_p + $o + 8), sizeof($element));
-                ",
-                k,
-                o,
-                lv,
-                cast,
-                element,
-            );
-            (memory, format!("sj_first{k} + "))
-        } else {
-            let memory = c!(
-                "$lv = ($cast)sj_dec_array(sj_d, sj_n$k, sizeof($element));",
-                lv,
-                cast,
-                k,
-                element,
-            );
-            (bound_empty(size, k) + &memory, String::new())
-        };
+        let memory = self.array_memory(ArrayTy { array: a, ty }, lv, o, k);
+        let first = if layout::is_varying(a) { format!("sj_first{k} + ") } else { String::new() };
         c!(
             "
             if (sj_ld32(sj_p + $o + 4) == 1) {
@@ -145,6 +123,34 @@ impl Emit<'_> {
             lv,
             elements = self.get_elements(&a.element, lv, &first, k, sc),
         )
+    }
+
+    /// Allocates the memory of an array that is read element by element, as `lv`: of its whole size
+    /// if it is varying, of the transmitted elements otherwise.
+    fn array_memory(
+        &self,
+        ArrayTy { array: a, ty }: ArrayTy<'_>,
+        lv: &str,
+        o: &str,
+        k: u32,
+    ) -> Code {
+        let (cast, element) = (self.model.name(ty), self.model.name(&a.element));
+        if layout::is_varying(a) {
+            return c!(
+                "
+                const size_t sj_first$k = sj_ld32(sj_p + $o + 12);
+                $lv = ($cast)sj_dec_array_zeroed(sj_d, sj_ld32(sj_p + $o + 8), sizeof($element));
+                ",
+                k,
+                o,
+                lv,
+                cast,
+                element,
+            );
+        }
+        let memory =
+            c!("$lv = ($cast)sj_dec_array(sj_d, sj_n$k, sizeof($element));", lv, cast, k, element,);
+        bound_empty(self.model.size(&a.element), k) + &memory
     }
 
     /// The object of elements: `sj_n{k}` of them, to `lv[first + i]`.

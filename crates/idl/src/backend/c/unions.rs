@@ -9,27 +9,32 @@ use super::template::{Code, c};
 use super::text::{int64, require};
 
 impl Emit<'_> {
+    /// The functions of a union whose discriminant is elsewhere.
+    fn arm_functions(&mut self, name: &str, u: &Union) -> Code {
+        c!(
+            "
+
+            static inline bool sj_put_arm_of_$name(sj_enc *sj_e, int64_t sj_k, const $name *sj_v)
+            {
+                $put
+            }
+
+            static inline bool sj_get_arm_of_$name(sj_dec *sj_d, int64_t sj_k, $name *sj_v)
+            {
+                $get
+            }
+            ",
+            name,
+            put = self.put_arms(u, "sj_v->"),
+            get = self.get_arms(u, "sj_v->"),
+        )
+    }
+
     /// The functions of a union, encapsulated or not.
     pub(super) fn union_functions(&mut self, id: TypeId, u: &Union) -> Code {
         let name = self.model.type_name(id);
         let Some(Encapsulation { tag, member }) = &u.encapsulated else {
-            return c!(
-                "
-
-                static inline bool sj_put_arm_of_$name(sj_enc *sj_e, int64_t sj_k, const $name *sj_v)
-                {
-                    $put
-                }
-
-                static inline bool sj_get_arm_of_$name(sj_dec *sj_d, int64_t sj_k, $name *sj_v)
-                {
-                    $get
-                }
-                ",
-                name,
-                put = self.put_arms(u, "sj_v->"),
-                get = self.get_arms(u, "sj_v->"),
-            );
+            return self.arm_functions(&name, u);
         };
         let (tag, member) = (format!("sj_v->{tag}"), format!("sj_v->{member}."));
         let value = self.model.expr(

@@ -51,19 +51,7 @@ impl Gen<'_> {
                 let (get, size) = (self.codec("get", id), num(self.size(&Ty::Named(id))));
                 quote!(#get(d_, v_.sub::<#at, #size>())?)
             }
-            Shape::Union(id, on) => {
-                let get = self.codec("get", id);
-                let get = quote!(#get(d_, v_.sub::<#at, 8>())?);
-                match on.and_then(|on| env.expr(on)) {
-                    None => get,
-                    Some(on) => quote!({
-                        v_.ensure(
-                            i128::from(v_.get::<#at, i64>()) == #on, rt::Cause::Discriminant, #at
-                        )?;
-                        #get
-                    }),
-                }
-            }
+            Shape::Union(id, on) => self.get_union(id, on.and_then(|on| env.expr(on)), &at),
             Shape::Fixed(element, n) => self.get_fixed(element, n, offset, keep, env),
             Shape::Array(array) => {
                 let header = self.array_header(array, offset, env, false);
@@ -75,12 +63,7 @@ impl Gen<'_> {
                 quote!({ let h_ = #header; #read })
             }
             Shape::Unique(target) => self.get_unique(target, offset, keep, env),
-            Shape::Shared(target) => {
-                let (size, slots) = (num(self.size(target)), self.slots(target));
-                let inner = as_result(self.get(self.shape(target), 0, Keep::Own, env));
-                let d = used(&inner, "d_");
-                quote!(d_.shared::<#at, #size, _, _>(v_, #slots, |#d, v_| #inner)?)
-            }
+            Shape::Shared(target) => self.get_shared(target, &at, env),
             Shape::Descriptor => match keep {
                 Keep::Borrow => quote!(d_.descriptor::<#at, _>(v_)?),
                 Keep::Own => quote!(rt::Descriptor::from(d_.descriptor::<#at, _>(v_)?)),
@@ -94,6 +77,25 @@ impl Gen<'_> {
                 }
             }
         }
+    }
+
+    /// A union at `at`, with its discriminant checked against the expression `on`.
+    fn get_union(&self, id: TypeId, on: Option<Code>, at: &Code) -> Code {
+        let get = self.codec("get", id);
+        let get = quote!(#get(d_, v_.sub::<#at, 8>())?);
+        let Some(on) = on else { return get };
+        quote!({
+            v_.ensure(i128::from(v_.get::<#at, i64>()) == #on, rt::Cause::Discriminant, #at)?;
+            #get
+        })
+    }
+
+    /// An object at `at` that several pointers of the message may name.
+    fn get_shared(&self, target: &Ty, at: &Code, env: &Env) -> Code {
+        let (size, slots) = (num(self.size(target)), self.slots(target));
+        let inner = as_result(self.get(self.shape(target), 0, Keep::Own, env));
+        let d = used(&inner, "d_");
+        quote!(d_.shared::<#at, #size, _, _>(v_, #slots, |#d, v_| #inner)?)
     }
 
     /// The value with its range checked.

@@ -64,6 +64,21 @@ impl Thread {
         }
     }
 
+    /// Counts a session that has joined as a user of both inboxes and of its peer's process.
+    fn hold_inboxes(&mut self, join: &JoinT, slot: Slot) {
+        if let Some(inbox) = self.own_inboxes.get_mut(&own_of(join).inbox) {
+            inbox.slots.insert(join.own.slot, slot);
+            inbox.uses += 1;
+            inbox.allowance.joined();
+        }
+        if let Some(inbox) = self.peer_inboxes.get_mut(&InboxNumber(join.peer.id)) {
+            inbox.uses += 1;
+        }
+        if !join.is_carried {
+            *self.peers.entry(ProcessId(join.peer_pid)).or_default() += 1;
+        }
+    }
+
     fn try_join(
         &mut self,
         offer: &Offer,
@@ -98,17 +113,7 @@ impl Thread {
         let place = InboxPlace { inbox: own_inbox, slot: join.own.slot };
         let parts = Parts { stream: Arc::new(stream), place, peer_pid };
         let session = self.library.join(self.engine, offer, join, &parts)?;
-        if let Some(inbox) = self.own_inboxes.get_mut(&own_slot.inbox) {
-            inbox.slots.insert(join.own.slot, session.slot());
-            inbox.uses += 1;
-            inbox.allowance.joined();
-        }
-        if let Some(inbox) = self.peer_inboxes.get_mut(&peer_inbox) {
-            inbox.uses += 1;
-        }
-        if !join.is_carried {
-            *self.peers.entry(ProcessId(join.peer_pid)).or_default() += 1;
-        }
+        self.hold_inboxes(join, session.slot());
         let joined = Joined {
             offer: offer.clone(),
             slot: session.slot(),
