@@ -199,7 +199,7 @@ impl Sojournd {
         }
         notifier.keep(|user| registry.has_user(user));
         let are_ending = match &self.inspector {
-            Inspector::Apart { proxies, .. } => proxies.keep(|user| registry.has_user(user)),
+            Inspector::Apart { proxies, .. } => proxies.keep(),
             Inspector::Here(_) => false,
         };
         Self::ring(registry, notifier);
