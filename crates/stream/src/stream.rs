@@ -55,6 +55,16 @@ pub(crate) struct RingCache {
     pub(crate) left: OnceLock<Result<LeftoverRange, Stop>>,
 }
 
+impl RingCache {
+    /// Returns the peer's position as last seen by any thread, possible or not.
+    #[inline]
+    pub(crate) fn said(&self) -> u64 {
+        // SYNC: acquire; pairs with the updates in `may_read` and `may_write`.
+        let sighted = self.sighted.load(Ordering::Acquire);
+        self.peer.load(Ordering::Relaxed).max(sighted)
+    }
+}
+
 /// The leftover of a frozen ring.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LeftoverRange {
