@@ -10,8 +10,9 @@
 //! is impossible, its leftover is the bytes that were seen before, of which the program may have
 //! been told, and nothing is owed to it.
 
+use crate::cache::LeftoverRange;
 use crate::ring::{BEGUN, ENDS, FLUSH_BITS, FLUSHED, FLUSHING, Stop, used};
-use crate::stream::{DONE, LIVES, LeftoverRange, SEEN, Stream};
+use crate::stream::{DONE, LIVES, SEEN, Stream};
 use core::sync::atomic::Ordering;
 use sojourn_shm::{Span, fault};
 

@@ -2,8 +2,9 @@
 //!
 //! Not here: writing (`write`), the ring's words (`ring`), and waiting (`stream`).
 
+use crate::cache::NO_TURN;
 use crate::ring::{NEAR_MAX, Stop, used};
-use crate::stream::{NO_TURN, Stream};
+use crate::stream::Stream;
 use core::sync::atomic::Ordering;
 
 impl Stream {
