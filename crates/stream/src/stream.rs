@@ -7,7 +7,7 @@ use crate::cache::{NO_TURN, RingCache};
 use crate::inbox::Inbox;
 use crate::layout::{Control, Layout};
 use crate::ledger::Ledger;
-use crate::ring::{Geometry, NEAR_MAX, Ring, Stop};
+use crate::ring::{Geometry, NEAR_MAX, Ring};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
