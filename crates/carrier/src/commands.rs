@@ -6,6 +6,8 @@
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
+use rustix::process::{Resource, Uid, getrlimit};
+use sojourn_ipc::shares::{Share, Shares};
 use sojourn_session::{DelegationToken, LocalNumber, ProcessId, StreamNumber};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -53,12 +55,28 @@ pub enum Command {
     },
 }
 
+/// The most commands of programs that wait for the carrier. It may stand still for as long as a
+/// program holds the lock of its socket, and the descriptors of commands are the server's
+/// meanwhile. It is a part of the descriptors that the server may have.
+const WAITING_PART: u64 = 8;
+const WAITING_MIN: u64 = 64;
+const WAITING_MAX: u64 = 16 << 10;
+
+/// A command that waits.
+#[derive(Debug)]
+struct Waiting {
+    command: Command,
+    /// Of the user whose program has brought it.
+    _share: Option<Share>,
+}
+
 /// The sending side of the channel, for any thread.
 #[derive(Debug)]
 pub struct CommandSender {
-    commands: Sender<Command>,
+    commands: Sender<Waiting>,
     bell: OwnedFd,
     count: Arc<AtomicUsize>,
+    shares: Arc<Shares>,
 }
 
 /// The receiving side, as the carrier sees it.
@@ -79,7 +97,7 @@ pub trait Commands: Send {
 /// The receiving side of the channel.
 #[derive(Debug)]
 pub struct CommandReceiver {
-    commands: Receiver<Command>,
+    commands: Receiver<Waiting>,
     bell: OwnedFd,
     count: Arc<AtomicUsize>,
     is_closed: bool,
@@ -104,17 +122,27 @@ pub fn command_channel() -> Result<CommandChannel, Errno> {
     let other = rustix::io::fcntl_dupfd_cloexec(&bell, 0)?;
     let (commands, queue) = channel();
     let count = Arc::new(AtomicUsize::new(0));
-    let sender = CommandSender { commands, bell, count: Arc::clone(&count) };
+    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let shares = Shares::new((files / WAITING_PART).clamp(WAITING_MIN, WAITING_MAX) as usize);
+    let sender = CommandSender { commands, bell, count: Arc::clone(&count), shares };
     let receiver = CommandReceiver { commands: queue, bell: other, count, is_closed: false };
     Ok(CommandChannel { sender, receiver })
 }
 
 impl CommandSender {
-    /// Sends a command. Returns false if there is no carrier any more.
-    pub fn send(&self, command: Command) -> bool {
+    /// Counts one more command of a user's. `None` if so many of the user's wait already that it
+    /// would leave fewer for others.
+    #[must_use]
+    pub fn share(&self, user: Uid) -> Option<Share> {
+        self.shares.take(user, 1)
+    }
+
+    /// Sends a command, which counts in `share` until the carrier takes it; the server's own have
+    /// none. Returns false if there is no carrier any more.
+    pub fn send(&self, command: Command, share: Option<Share>) -> bool {
         // The command counts until the carrier has looked at it: see `CommandReceiver::tell_count`.
         self.count.fetch_add(1, Ordering::SeqCst);
-        let is_taken = self.commands.send(command).is_ok();
+        let is_taken = self.commands.send(Waiting { command, _share: share }).is_ok();
         // A full counter rings already.
         let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
         is_taken
@@ -144,7 +172,7 @@ impl Commands for CommandReceiver {
 
     fn next(&mut self) -> Option<Command> {
         match self.commands.try_recv() {
-            Ok(command) => Some(command),
+            Ok(waiting) => Some(waiting.command),
             Err(error) => {
                 self.is_closed |= error == TryRecvError::Disconnected;
                 None

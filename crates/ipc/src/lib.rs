@@ -65,7 +65,7 @@ pub mod raw;
 mod reply;
 mod server;
 mod shared;
-mod shares;
+pub mod shares;
 mod stubs;
 mod thread;
 

@@ -60,6 +60,13 @@ impl ProxyState {
         self.is_lost.load(Ordering::Relaxed)
     }
 
+    /// Returns true if a client's socket is still shared with the proxy.
+    #[must_use]
+    pub fn has_clients(&self) -> bool {
+        // Each of their lines has a clone.
+        Arc::strong_count(&self.is_lost) > 1
+    }
+
     fn lose(&self) {
         self.is_lost.store(true, Ordering::Relaxed);
     }

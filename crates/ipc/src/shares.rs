@@ -1,4 +1,4 @@
-//! What the clients of an endpoint make the server's process hold, counted by user.
+//! What clients make a server's process hold, counted by user.
 //!
 //! A process has a limited number of mappings and of descriptors, and without any left it serves
 //! nobody. What each client may have is limited elsewhere (`packets`), but a user may have many
@@ -32,21 +32,27 @@ impl Budget {
     pub(crate) fn new() -> Self {
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let most = (limit / DESCRIPTORS_PART).clamp(DESCRIPTORS_MIN, DESCRIPTORS_MAX);
-        let of = |max| Arc::new(Shares { max, by_user: Mutex::default() });
-        Self { grants: of(GRANTS_MAX), descriptors: of(most as usize) }
+        Self { grants: Shares::new(GRANTS_MAX), descriptors: Shares::new(most as usize) }
     }
 }
 
 /// The users' shares of one resource.
 #[derive(Debug)]
-pub(crate) struct Shares {
+pub struct Shares {
     max: usize,
     by_user: Mutex<HashMap<Uid, usize>>,
 }
 
 impl Shares {
+    /// Shares out so many.
+    #[must_use]
+    pub fn new(max: usize) -> Arc<Self> {
+        Arc::new(Self { max, by_user: Mutex::default() })
+    }
+
     /// Counts so many more of a user. `None` if the user would have more than it leaves for others.
-    pub(crate) fn take(self: &Arc<Self>, user: Uid, count: usize) -> Option<Share> {
+    #[must_use]
+    pub fn take(self: &Arc<Self>, user: Uid, count: usize) -> Option<Share> {
         let mut by_user = lock(&self.by_user);
         let left = self.max.saturating_sub(by_user.values().sum());
         let theirs = by_user.get(&user).copied().unwrap_or(0);
@@ -61,7 +67,7 @@ impl Shares {
 
 /// A counted share, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Share {
+pub struct Share {
     shares: Arc<Shares>,
     user: Uid,
     count: usize,
@@ -85,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_user_leaves_as_much_for_others_as_it_has() {
-        let shares = Arc::new(Shares { max: 800, by_user: Mutex::default() });
+        let shares = Shares::new(800);
         let taken = |user, count| -> Vec<Share> {
             let user = Uid::from_raw(user);
             core::iter::from_fn(|| shares.take(user, count)).take(1000).collect()

@@ -12,8 +12,12 @@
 //! asker or is in the asker's session (setsid(2)); if one that matters may not be inspected, the
 //! answer is [`ReasonT::HoldersUnknown`]. Age does not help: the kernel does not tell when a socket
 //! was made. The rule does not see kin whose whole line back to the asker's session has ended.
-//! Where `/proc` hides processes (`hidepid`, proc(5)) and this is not root's server, every answer
-//! is `HoldersUnknown`.
+//! Where `/proc` hides processes (`hidepid`, proc(5)) and this is not root's server, or shows those
+//! of another process name space, every answer is `HoldersUnknown`.
+//!
+//! A process that has entered this process name space from outside (setns(2)) and is still in a
+//! session of there has kin that cannot be seen at all: the answer about its ends, and its
+//! children's, is `HoldersUnknown`, too.
 //!
 //! # FIFOs
 //! While a pipe had a name anybody may have opened it. So every process that may not be inspected
@@ -110,7 +114,7 @@ pub fn find_holders(
         scan.has_fifos |= matches!(question.object, Object::Fifo { .. });
     }
     scan.is_partial = scan.has_fifos && !sees_all_processes();
-    if hides_processes() || scan.run().is_err() {
+    if hides_processes() || !shows_own_space() || scan.run().is_err() {
         return vec![Err(ReasonT::HoldersUnknown); questions.len()];
     }
     questions.iter().map(|question| scan.verdict(*question)).collect()
@@ -320,12 +324,32 @@ impl Scan {
                     Object::Fifo { .. } if self.fifos == FifoHolders::All => {
                         self.is_partial || !self.closed.is_empty()
                     }
-                    _ => self.closed.iter().any(|pid| self.matters(*pid, question.pid)),
+                    _ => {
+                        self.has_kin_outside(question.pid)
+                            || self.closed.iter().any(|pid| self.matters(*pid, question.pid))
+                    }
                 };
                 if is_unknown { Err(ReasonT::HoldersUnknown) } else { Ok(()) }
             }
             _ => Err(ReasonT::SeveralHolders),
         }
+    }
+
+    /// Returns true if the asker has come from outside this process name space, or a forebear has,
+    /// and is in a session of there. Such a process has no parent here.
+    fn has_kin_outside(&self, asker: ProcessId) -> bool {
+        let mut pid = asker;
+        for _ in 0..FOREBEARS_MAX {
+            match self.kin.get(&pid) {
+                Some(kin) if kin.session != ProcessId::NONE => return false,
+                Some(kin) if kin.parent == ProcessId::NONE => {
+                    return pid.0 != 1 && !sees_all_processes();
+                }
+                Some(kin) => pid = kin.parent,
+                None => return false,
+            }
+        }
+        false
     }
 
     /// Returns true if the process matters, by the rule at the head of this file. An asker without
@@ -347,6 +371,13 @@ impl Scan {
         }
         false
     }
+}
+
+/// Returns true if the numbers in `/proc` are those of this process name space. They are another's
+/// where a name space was made without a `/proc` of its own.
+fn shows_own_space() -> bool {
+    let own = rustix::fs::readlink("/proc/self", Vec::new());
+    own.is_ok_and(|own| number(own.as_bytes()) == Some(ProcessId::own().0))
 }
 
 /// Returns true if a process has more than one thread. The directory of its threads has two links

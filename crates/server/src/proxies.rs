@@ -69,15 +69,13 @@ impl Proxies {
         self.users.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives up the proxies of users who have no processes here: each ends with its last client.
-    /// Returns true if one is about to end.
-    pub(crate) fn keep(&self, has_clients: impl Fn(Uid) -> bool) -> bool {
+    /// Gives up the proxies of users who have no clients here, whatever these have said. Returns
+    /// true if one is about to end.
+    pub(crate) fn keep(&self) -> bool {
         let mut users = self.lock();
-        users.by_uid.retain(|uid, user| {
+        users.by_uid.retain(|_, user| {
             user.processes.retain(|process| !has_ended(process));
-            if !has_clients(*uid) {
-                user.proxy = None;
-            }
+            user.proxy.take_if(|proxy| !proxy.state.has_clients());
             user.proxy.is_some() || !user.processes.is_empty()
         });
         users.by_uid.values().any(|user| user.proxy.is_none())
@@ -163,6 +161,36 @@ impl proxy::Proxies for Proxies {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A client that never says hello, an administrator's for example, may stay for long. Each that
+    /// the user's other clients do not outlive would take one more of the user's few processes.
+    #[test]
+    fn a_proxy_serves_its_user_until_the_last_client_has_gone() {
+        let [line, _parent] = pair().unwrap();
+        let proxies = Proxies::new(Spawner::new(line));
+        let [control, proxy] = pair().unwrap();
+        let own = rustix::process::getpid();
+        let process = rustix::process::pidfd_open(own, rustix::process::PidfdFlags::empty());
+        let used = Proxy { control, state: ProxyState::default() };
+        let user = User { proxy: Some(used), processes: vec![process.unwrap()] };
+        proxies.lock().by_uid.insert(Uid::ROOT, user);
+        let [ours, _client] = pair().unwrap();
+        let client = proxy::Proxies::share(&proxies, ours, Uid::ROOT).unwrap();
+        assert!(!proxies.keep(), "it is in use");
+        let [ours, _other] = pair().unwrap();
+        drop(proxy::Proxies::share(&proxies, ours, Uid::ROOT).unwrap());
+        assert!(!proxies.keep(), "it is in use");
+        drop(client);
+        assert!(proxies.keep(), "it is about to end");
+        assert!(is_closed(&proxy));
+    }
+
+    /// Returns true if the other end is closed, whatever it has sent.
+    fn is_closed(end: &OwnedFd) -> bool {
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut set = [PollFd::new(end, PollFlags::empty())];
+        poll(&mut set, Some(&now)) == Ok(1) && set[0].revents().contains(PollFlags::HUP)
+    }
 
     /// All clients of a server that may have 524,288 open files (`systemd/sojournd.service`) are
     /// 4096, and a join has 8 descriptors.

@@ -17,6 +17,7 @@ use crate::signals;
 use rustix::fs::Mode;
 use rustix::process::umask;
 use sojourn_ipc::{Address, BindError, Endpoint};
+use sojourn_session::unmapped::unmapped_user;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -46,7 +47,8 @@ fn run_at(
     let work = Work { is_roots, network, socket: claim.socket.as_deref() };
     privileges::keep_only(&work).map_err(RunError::Privileges)?;
     let is_public = options.rules.is_public && is_roots;
-    let rules = Rules { is_public, ..rules(options) };
+    let unmapped = unmapped_user();
+    let rules = Rules { is_public, unmapped, ..rules(options) };
     // Clients are the server's own user's, and each could end the server anyhow.
     let served = Sojournd::alone(rules)?;
     // The socket's mode decides which users may connect, and the call of hello checks them once

@@ -71,6 +71,8 @@ pub struct Sojournd {
     begun: Instant,
     jobs: Mutex<Sender<Job>>,
     own_user: Uid,
+    /// [`Rules::unmapped`].
+    unmapped: Option<Uid>,
     /// Every user may use the server.
     is_public: bool,
     /// [`Rules::asks_for_packets`].
@@ -134,6 +136,9 @@ pub struct Rules {
     pub carries: bool,
     /// The user whose server it is; `None` is the user of the process.
     pub own_user: Option<Uid>,
+    /// The number that all users have whom this user name space cannot tell apart: nobody is served
+    /// by it. `None`: each user has its own.
+    pub unmapped: Option<Uid>,
 }
 
 /// What follows from the work that is due now and then.
@@ -152,7 +157,12 @@ impl Sojournd {
 
     /// Returns true if that user's programs may use the server.
     pub(crate) fn serves(&self, uid: Uid) -> bool {
-        self.is_public || uid.is_root() || uid == self.own_user
+        Some(uid) != self.unmapped && (self.is_public || self.is_owner(uid))
+    }
+
+    /// Returns true if it is that user's server, or the user is root.
+    fn is_owner(&self, uid: Uid) -> bool {
+        uid.is_root() || uid == self.own_user && Some(uid) != self.unmapped
     }
 
     /// Makes the server end now, because of a signal.
@@ -199,7 +209,7 @@ impl Sojournd {
         }
         notifier.keep(|user| registry.has_user(user));
         let are_ending = match &self.inspector {
-            Inspector::Apart { proxies, .. } => proxies.keep(|user| registry.has_user(user)),
+            Inspector::Apart { proxies, .. } => proxies.keep(),
             Inspector::Here(_) => false,
         };
         Self::ring(registry, notifier);

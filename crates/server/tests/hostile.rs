@@ -283,6 +283,27 @@ fn a_users_server_is_for_that_user() {
     assert_eq!(root.told(), ("refused".into(), 1, ReasonT::OtherUser));
 }
 
+/// A user name space in which the server's user has no number shows it as the user that stands for
+/// all without one; so does it show everybody else.
+#[test]
+fn a_server_that_cannot_tell_users_apart_serves_none_of_them() {
+    if !can_be_others() {
+        return;
+    }
+    let address = open_address("unmapped");
+    let mut command = Command::new("unshare");
+    command.args(["--user", env!("CARGO_BIN_EXE_sojournd")]);
+    std::os::unix::process::CommandExt::uid(&mut command, USERS[0]);
+    let mut server = Server::started(command, &address, &[]);
+    for user in USERS.map(Some).into_iter().chain([None]) {
+        assert!(!Program::start_as(user, &address).hello(), "{user:?}");
+    }
+    // Root of another name space is one of them, too.
+    server.admin().stop(true).unwrap();
+    assert!(server.admin().stats().is_ok());
+    assert!(server.child.try_wait().unwrap().is_none(), "it goes on");
+}
+
 #[test]
 fn roots_server_is_for_root_unless_it_is_started_for_all() {
     if !can_be_others() {

@@ -4,6 +4,7 @@
 //! directory that must be that user's alone, because a program that could put a socket there would
 //! be handed descriptors. Not here: connecting (`sojourn-ipc`), and starting a server.
 
+use crate::unmapped::unmapped_user;
 use rustix::fs::{CWD, FileType, Mode, OFlags, openat};
 use rustix::io::Errno;
 use rustix::process::Uid;
@@ -43,6 +44,12 @@ pub enum PlaceError {
         /// User that should own the directory.
         user: Uid,
     },
+    /// The user is one of those whom this user name space cannot tell apart, so others' directories
+    /// look like its own.
+    #[error(
+        "{0} is not used: user {1} stands for all users without a number in this user namespace. Give the user one (unshare --map-current-user), or name a place of your own, such as SOJOURN_SERVER=DIR/server (sojournd --address DIR/server)"
+    )]
+    Nobodys(PathBuf, Uid),
     /// Other users may enter or change the directory.
     #[error("{0} is open to other users: chmod 700 it, or remove it")]
     Open(PathBuf),
@@ -236,6 +243,9 @@ fn check(directory: &Path, user: Uid) -> Result<(), PlaceError> {
     if found.st_mode & 0o077 != 0 {
         return Err(PlaceError::Open(directory.into()));
     }
+    if unmapped_user() == Some(user) {
+        return Err(PlaceError::Nobodys(directory.into(), user));
+    }
     Ok(())
 }
 
@@ -247,7 +257,10 @@ fn check(directory: &Path, user: Uid) -> Result<(), PlaceError> {
 fn is_kept(socket: &Path, user: Uid) -> bool {
     const STICKY: u32 = 0o1000;
     const WRITABLE: u32 = 0o022;
-    let is_ours = |found: &rustix::fs::Stat| found.st_uid == user.as_raw() || found.st_uid == 0;
+    let is_told_apart = unmapped_user() != Some(user);
+    let is_ours = |found: &rustix::fs::Stat| {
+        found.st_uid == user.as_raw() && is_told_apart || found.st_uid == 0
+    };
     let holds = |found: rustix::fs::Stat| {
         is_ours(&found) && (found.st_mode & STICKY != 0 || found.st_mode & WRITABLE == 0)
     };
@@ -374,6 +387,27 @@ mod tests {
             Surroundings { user: Uid::from_raw(owner.as_raw() + 4711), ..surroundings(&scratch) };
         mode(0o1777);
         assert_eq!(stranger.for_client().is_ok(), owner.is_root(), "only root's and one's own");
+    }
+
+    /// This test runs once more in a user name space without a map, where everybody's directories
+    /// look like one's own.
+    #[test]
+    fn nobody_has_directories_of_its_own() {
+        const FAILED: i32 = 101;
+        let scratch = Scratch::new("nobody");
+        let around = surroundings(&scratch);
+        let own = around.prepare_own();
+        if unmapped_user() == Some(around.user) {
+            assert!(matches!(own, Err(PlaceError::Nobodys(..))), "{own:?}");
+            return;
+        }
+        assert!(own.is_ok(), "{own:?}");
+        let mut again = std::process::Command::new("unshare");
+        again.arg("--user").arg(std::env::current_exe().unwrap());
+        again.args(["--exact", "place::tests::nobody_has_directories_of_its_own"]);
+        // Other ends mean that no such name space can be made here.
+        let code = again.output().ok().and_then(|ended| ended.status.code());
+        assert_ne!(code, Some(FAILED));
     }
 
     #[test]

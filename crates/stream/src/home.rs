@@ -10,8 +10,9 @@
 //! is impossible, its leftover is the bytes that were seen before, of which the program may have
 //! been told, and nothing is owed to it.
 
+use crate::cache::LeftoverRange;
 use crate::ring::{BEGUN, ENDS, FLUSH_BITS, FLUSHED, FLUSHING, Stop, used};
-use crate::stream::{DONE, LIVES, LeftoverRange, SEEN, Stream};
+use crate::stream::{DONE, LIVES, SEEN, Stream};
 use core::sync::atomic::Ordering;
 use sojourn_shm::{Span, fault};
 
@@ -84,7 +85,7 @@ impl Stream {
             true => (ring.last_tail(), 0, ring.place(bytes)),
             false => {
                 let own = seen.own.load(Ordering::Relaxed);
-                (own, seen.peer.load(Ordering::Relaxed), self.own_place())
+                (own, seen.said(), self.own_place())
             }
         };
         let left = match used(tail, head, bytes) {
@@ -110,13 +111,19 @@ impl Stream {
         let tail = ring.last_tail();
         let (from, known) = match self.is_observer {
             true => (ring.last_head(), 0),
-            false => (seen.own.load(Ordering::Relaxed), seen.peer.load(Ordering::Relaxed)),
+            false => {
+                let from = seen.own.load(Ordering::Relaxed);
+                // What a thread has seen that waited was not checked.
+                let said = seen.said();
+                let is_possible = used(said, from, bytes).is_ok();
+                (from, if is_possible { said } else { seen.peer.load(Ordering::Relaxed) })
+            }
         };
         let place = ring.place(bytes);
         let left = match used(tail, from, bytes) {
             Ok(len) if tail >= known => Ok(LeftoverRange { from, len, place, is_broken: false }),
             _ if self.is_observer => Err(Stop::Violation),
-            // These are the bytes seen by the last look, of which the program may have been told.
+            // These are the bytes that were seen, of which the program may have been told.
             _ => {
                 let len = known.saturating_sub(from) as usize;
                 Ok(LeftoverRange { from, len, place, is_broken: true })

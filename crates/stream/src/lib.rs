@@ -23,6 +23,8 @@ mod sync;
 #[cfg(not(loom))]
 mod attention;
 #[cfg(not(loom))]
+mod cache;
+#[cfg(not(loom))]
 mod cork;
 #[cfg(not(loom))]
 mod event;

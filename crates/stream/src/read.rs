@@ -51,13 +51,12 @@ impl Stream {
             return Err(Stop::NotOnRing);
         }
         let seen = &self.reading;
-        // SYNC: acquire: a thread that has seen more looks again, and sees as much; pairs with the
-        // update in `may_read`.
-        let sighted = seen.sighted.load(Ordering::Acquire);
+        // A thread that has seen more looks again, and sees as much.
+        let said = seen.said();
         let tail = self.in_ring().tail()?;
         let available = used(tail, seen.own.load(Ordering::Relaxed), self.in_bytes())?;
         // A published byte cannot be taken back.
-        if tail < seen.peer.load(Ordering::Relaxed).max(sighted) {
+        if tail < said {
             return Err(Stop::Violation);
         }
         seen.peer.store(tail, Ordering::Relaxed);
@@ -76,7 +75,7 @@ impl Stream {
         match self.in_ring().tail() {
             Ok(tail) if tail == own => false,
             Ok(tail) => {
-                // SYNC: release; pairs with the load in `available`.
+                // SYNC: release; pairs with the load in `said`.
                 self.reading.sighted.fetch_max(tail, Ordering::Release);
                 true
             }

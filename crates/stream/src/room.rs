@@ -2,8 +2,9 @@
 //!
 //! Not here: writing (`write`), the ring's words (`ring`), and waiting (`stream`).
 
+use crate::cache::NO_TURN;
 use crate::ring::{NEAR_MAX, Stop, used};
-use crate::stream::{NO_TURN, Stream};
+use crate::stream::Stream;
 use core::sync::atomic::Ordering;
 
 impl Stream {
@@ -75,12 +76,11 @@ impl Stream {
 
     fn look_for_room(&self, tail: u64) -> Result<usize, Stop> {
         let seen = &self.writing;
-        // SYNC: acquire, as in `available`; pairs with the update in `may_write`.
-        let sighted = seen.sighted.load(Ordering::Acquire);
+        let said = seen.said();
         let head = self.out_ring().head()?;
         used(tail, head, self.out_bytes())?;
         // A consumed byte cannot be put back.
-        if head < seen.peer.load(Ordering::Relaxed).max(sighted) {
+        if head < said {
             return Err(Stop::Violation);
         }
         seen.peer.store(head, Ordering::Relaxed);
@@ -98,7 +98,7 @@ impl Stream {
             // An impossible position ends the wait, too: the write reports it.
             Ok(head) if head <= tail && self.room_behind(tail, head) < room => false,
             Ok(head) => {
-                // SYNC: release; pairs with the load in `look_for_room`.
+                // SYNC: release; pairs with the load in `said`.
                 self.writing.sighted.fetch_max(head, Ordering::Release);
                 true
             }

@@ -2,8 +2,9 @@
 //!
 //! Not here: how much room there is (`room`), the ring's words (`ring`), and waiting (`stream`).
 
+use crate::cache::NO_TURN;
 use crate::ring::{Geometry, RingRun, SHORT_MAX, Stop, used};
-use crate::stream::{NO_TURN, Stream};
+use crate::stream::Stream;
 use core::sync::atomic::Ordering;
 use sojourn_shm::{Span, fault};
 use std::io::IoSlice;

@@ -178,6 +178,51 @@ fn positions_that_cannot_be_are_a_violation() {
     assert_eq!(stream.write(&[IoSlice::new(b"x")], 1), Err(Stop::Violation));
 }
 
+/// A program that was told of bytes, or of room, by a look that only waited finds them after the
+/// peer has gone back on its word and frozen the rings.
+#[test]
+fn what_a_wait_has_seen_is_true_of_the_leftovers() {
+    let (segment, hostile, stream) = world(0);
+    let layout = Layout::new([RING as u32; 2]).unwrap();
+    let map = segment.map(Access::ReadWrite).unwrap();
+    let peer = Stream::new(map, layout, 1, Arc::clone(&inbox()[1]), 1).unwrap();
+    let store = |at: usize, value: u64| {
+        hostile.word64(at).unwrap().store(value, Ordering::Relaxed);
+    };
+    stream.use_ring();
+    peer.use_ring();
+    let hello = [IoSlice::new(b"hello")];
+    stream.write(&hello, 1).unwrap();
+    peer.write(&hello, 1).unwrap();
+    store(128, 3);
+    assert!(stream.may_read() && stream.may_write(1));
+    // The peer says now that it has sent less, and that it has read less.
+    store(512, 1 << 63 | 1);
+    store(128, 1 << 63 | 2);
+    stream.freeze();
+    assert_eq!(stream.peer_leftover(), Ok(5));
+    assert_eq!(stream.own_leftover(), Err(Stop::Violation));
+}
+
+/// What cannot be is not believed even if a wait has seen it.
+#[test]
+fn what_a_wait_has_seen_is_checked() {
+    let (segment, hostile, stream) = world(0);
+    let layout = Layout::new([RING as u32; 2]).unwrap();
+    let map = segment.map(Access::ReadWrite).unwrap();
+    let peer = Stream::new(map, layout, 1, Arc::clone(&inbox()[1]), 1).unwrap();
+    peer.use_ring();
+    peer.write(&[IoSlice::new(b"hello")], 1).unwrap();
+    assert_eq!(stream.available(), Ok(5));
+    for tail in [1 << 62, RING as u64 + 1, 6] {
+        hostile.word64(512).unwrap().store(tail, Ordering::Relaxed);
+        assert!(stream.may_read());
+    }
+    hostile.word64(512).unwrap().store(1 << 63 | 2, Ordering::Relaxed);
+    stream.freeze();
+    assert_eq!(stream.peer_leftover(), Ok(5));
+}
+
 #[test]
 fn an_inbox_full_of_nonsense_names_only_slots_there_are() {
     let _guard = watchdog("inbox of nonsense", 60);

@@ -20,6 +20,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::process::Uid;
 use sojourn_ipc::{Address, Connection, Endpoint};
 use sojourn_session::admin_connect_options;
+use sojourn_session::unmapped::unmapped_user;
 use std::io;
 use std::sync::Arc;
 
@@ -57,12 +58,14 @@ pub fn front(options: &Options, text: &str) -> Result<(), RunError> {
     let EnteredChild { child, belongings } = Child::enter(c"sojourn-front").map_err(system)?;
     let lines = Lines::of(belongings, options.network.is_some())
         .ok_or_else(|| system(io::ErrorKind::InvalidData.into()))?;
+    // It opens no files afterwards.
+    let unmapped = unmapped_user();
     seccomp::confine(Part::Front)?;
     let whom =
         user.map_or_else(|| "no user of its own".into(), |user| format!("user {}", user.as_raw()));
     log::say(Level::Debug, format_args!("clients are served by {whom}"));
     let beats = Beats::new();
-    let rules = Rules { is_public: true, own_user: Some(ROOT), ..rules(options) };
+    let rules = Rules { is_public: true, own_user: Some(ROOT), unmapped, ..rules(options) };
     let proxies = Arc::new(Proxies::new(lines.proxies));
     let served = Sojournd::with_others(Arc::clone(&proxies), lines.prober, beats.clone(), rules)?;
     let address = Address::Descriptor(lines.listener);

@@ -18,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 pub(crate) struct Spawner(Mutex<OwnedFd>);
 
 impl Spawner {
-    pub(super) fn new(line: OwnedFd) -> Self {
+    pub(crate) fn new(line: OwnedFd) -> Self {
         Self(Mutex::new(line))
     }
 

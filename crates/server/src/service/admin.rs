@@ -39,7 +39,7 @@ impl Sojournd {
     /// # Errors
     /// [`FAULT_RESOURCES`]: the user has asked for so much already.
     fn timed<T>(&self, uid: Uid, list: impl FnOnce(&Registry) -> T) -> Result<T, Fault> {
-        let is_free = uid.is_root() || uid == self.own_user;
+        let is_free = self.is_owner(uid);
         let allowance = || self.lists.lock().unwrap_or_else(PoisonError::into_inner);
         let begun = Instant::now();
         if !is_free && !allowance().may_ask(uid, begun) {
@@ -139,14 +139,14 @@ impl AdminServer for Sojournd {
     fn concerned(&self, caller: &Caller) -> Result<AdminConcernedOut, Fault> {
         let uid = self.administrator(caller)?;
         // Rules are root's matter, and a server's own user can read them in its log.
-        let may_know = uid.is_root() || uid == self.own_user;
+        let may_know = self.is_owner(uid);
         let all = if may_know { self.lock().concerned.list() } else { Vec::new() };
         Ok(AdminConcernedOut { count: all.len() as u32, sessions: Some(all) })
     }
 
     fn stop(&self, caller: &Caller, force: bool) {
         let Ok(uid) = self.administrator(caller) else { return };
-        if uid.is_root() || uid == self.own_user {
+        if self.is_owner(uid) {
             let wanted = if force { Stop::Now } else { Stop::WhenEmpty };
             self.stop.fetch_max(wanted as u8, Ordering::Relaxed);
         }

@@ -11,12 +11,14 @@ use crate::registry::{
     CARRIER, CallError, CarrierMessage, Identity, OfferArguments, ProcessInfo, StreamSide,
 };
 use rustix::fd::OwnedFd;
+use rustix::process::Uid;
 use sojourn_carrier::{Command, CommandSender};
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::{Caller, Descriptor, Fault};
+use sojourn_ipc::shares::Share;
 use sojourn_session::{
-    CarryServer, DelegationToken, FAULT_ARGUMENT, FAULT_NOT_ALLOWED, HomeT, LocalNumber, OfferT,
-    ReasonT, StreamNumber,
+    CarryServer, DelegationToken, FAULT_ARGUMENT, FAULT_NOT_ALLOWED, FAULT_RESOURCES, HomeT,
+    LocalNumber, OfferT, ReasonT, StreamNumber,
 };
 use std::sync::{Mutex, PoisonError};
 
@@ -119,10 +121,20 @@ impl Sojournd {
     }
 
     /// Hands the socket of an offer to the carrier, if its peer is on another host.
-    pub(super) fn command_carry(&self, kept: Option<OwnedFd>) {
+    pub(super) fn command_carry(&self, kept: Option<OwnedFd>, share: Share) {
         if let Some(socket) = kept {
-            self.command(Command::Socket(socket));
+            self.send(Command::Socket(socket), Some(share));
         }
+    }
+
+    /// Counts one more command of a user's for the carrier. `None` if there is no carrier.
+    ///
+    /// # Errors
+    /// [`ReasonT::Quota`]: the user has too many that wait for it.
+    pub(super) fn command_share(&self, user: Uid) -> Result<Option<Share>, ReasonT> {
+        let Some(commands) = self.commands.get() else { return Ok(None) };
+        let commands = commands.lock().unwrap_or_else(PoisonError::into_inner);
+        commands.share(user).map(Some).ok_or(ReasonT::Quota)
     }
 
     /// Returns the program at the other side of a join, by the process that the join names.
@@ -135,16 +147,28 @@ impl Sojournd {
         })
     }
 
-    /// Gives the carrier a command. Returns false if there is no carrier.
-    pub(super) fn command(&self, command: Command) -> bool {
-        let Some(commands) = self.commands.get() else { return false };
-        commands.lock().unwrap_or_else(PoisonError::into_inner).send(command);
-        true
+    /// Gives the carrier a command of the server's own, if there is a carrier.
+    pub(super) fn command(&self, command: Command) {
+        self.send(command, None);
+    }
+
+    fn send(&self, command: Command, share: Option<Share>) {
+        if let Some(commands) = self.commands.get() {
+            commands.lock().unwrap_or_else(PoisonError::into_inner).send(command, share);
+        }
     }
 
     /// Gives the carrier a command of a program. Without a carrier no program has a reason for one.
-    fn command_given(&self, command: Command) -> Result<(), Fault> {
-        if self.command(command) { Ok(()) } else { Err(fault(FAULT_NOT_ALLOWED)) }
+    ///
+    /// # Errors
+    /// [`FAULT_NOT_ALLOWED`]; [`FAULT_RESOURCES`]: the user has too many that wait.
+    pub(super) fn command_of(&self, caller: &Caller, command: Command) -> Result<(), Fault> {
+        match self.command_share(Uid::from_raw(caller.credentials.uid)) {
+            Ok(Some(share)) => self.send(command, Some(share)),
+            Ok(None) => return Err(fault(FAULT_NOT_ALLOWED)),
+            Err(_) => return Err(fault(FAULT_RESOURCES)),
+        }
+        Ok(())
     }
 
     /// Sends a message of the carrier to the library at the other side of its session.
@@ -166,18 +190,24 @@ fn mirrored(inspected: Inspected) -> Result<Identity, ReasonT> {
 impl CarryServer for Sojournd {
     fn give_back(
         &self,
-        _: &Caller,
+        caller: &Caller,
         token: u64,
         has_ended: bool,
         record: Option<OwnedFd>,
     ) -> Result<(), Fault> {
         let record = record.ok_or(fault(FAULT_ARGUMENT))?;
-        self.command_given(Command::Back { token: DelegationToken(token), has_ended, record })
+        let back = Command::Back { token: DelegationToken(token), has_ended, record };
+        self.command_of(caller, back)
     }
 
-    fn give_late(&self, _: &Caller, token: u64, packets: Option<OwnedFd>) -> Result<(), Fault> {
+    fn give_late(
+        &self,
+        caller: &Caller,
+        token: u64,
+        packets: Option<OwnedFd>,
+    ) -> Result<(), Fault> {
         let packets = packets.ok_or(fault(FAULT_ARGUMENT))?;
-        self.command_given(Command::InTransit { token: DelegationToken(token), packets })
+        self.command_of(caller, Command::InTransit { token: DelegationToken(token), packets })
     }
 }
 
@@ -186,6 +216,8 @@ mod tests {
     use super::*;
     use crate::holders::Object;
     use crate::key::Key;
+    use sojourn_carrier::{CommandChannel, Commands, command_channel};
+    use sojourn_ipc::Credentials;
     use sojourn_session::{Inode, KindT};
     use sojourn_wire::SocketCookie;
 
@@ -195,6 +227,29 @@ mod tests {
         let identity =
             Identity { key, kind: KindT::Tcp, from, to, holds: [0; 2], object, pin: None };
         Inspected::known(Ok(identity))
+    }
+
+    /// The carrier may stand still while a program holds the lock of its socket; what others bring
+    /// meanwhile are descriptors of the server's.
+    #[test]
+    fn commands_that_wait_for_the_carrier_are_shared_by_the_users() {
+        let server = Sojournd::new().unwrap();
+        let CommandChannel { sender, mut receiver } = command_channel().unwrap();
+        server.set_commands(sender);
+        let by = |uid| {
+            let file = std::fs::File::open("/dev/null").unwrap();
+            let credentials = Credentials { uid, ..Credentials::default() };
+            let caller = Caller { client: CARRIER, badge: sojourn_ipc::Badge(0), credentials };
+            server.give_back(&caller, 1, false, Some(file.into()))
+        };
+        // Commands wait that have an eighth of the descriptors.
+        let most = 20_000;
+        let given = (0..most).take_while(|_| by(7).is_ok()).count();
+        assert!(given < most);
+        assert_eq!(by(7), Err(fault(FAULT_RESOURCES)));
+        assert_eq!(by(8), Ok(()), "others go on");
+        assert!(matches!(receiver.next(), Some(Command::Back { .. })));
+        assert_eq!(by(7), Ok(()), "as soon as the carrier goes on");
     }
 
     #[test]

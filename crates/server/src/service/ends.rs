@@ -133,13 +133,18 @@ impl Sojournd {
             (_, Ok(now)) if !self.serves(now.unwrap_or(uid)) => Err(ReasonT::OtherUser),
             _ => inspected.seen,
         };
-        let identity = seen.and_then(|seen| self.pinned(seen, inspected.kept.as_ref()));
+        let mut share = None;
+        let identity = seen.and_then(|seen| {
+            if seen.key.is_carried() {
+                share = self.command_share(uid)?;
+            }
+            self.pinned(seen, inspected.kept.as_ref())
+        });
         let mut state = self.lock();
         let State { registry, notifier, .. } = &mut *state;
         if let Ok(Some(now)) = become_now {
             registry.has_become(caller.client, now);
         }
-        let is_carried = identity.as_ref().is_ok_and(|seen| seen.key.is_carried());
         if let Err(reason) = &identity {
             log::say(
                 Level::Debug,
@@ -152,8 +157,10 @@ impl Sojournd {
         arguments.is_sole &= !identity.as_ref().is_ok_and(is_fifo);
         let now_ms = self.now_ms();
         let offered = registry.offer(caller.client, identity, arguments, now_ms, &mut Memory)?;
-        if offered != Offered::Decided && is_carried {
-            self.command_carry(inspected.kept);
+        if offered != Offered::Decided
+            && let Some(share) = share
+        {
+            self.command_carry(inspected.kept, share);
         }
         Self::ring(registry, notifier);
         let mut jobs = Self::jobs(registry);

@@ -141,7 +141,8 @@ impl SessionServer for Sojournd {
         let local = self.lock().registry.of_carrier(id);
         if let Some(local) = local {
             let to = std::net::Ipv6Addr::from(place.to).to_canonical();
-            self.command(Command::AskRoute { local, to });
+            // Who asks so often gets no answer.
+            let _ = self.command_of(caller, Command::AskRoute { local, to });
         }
     }
 

@@ -99,6 +99,7 @@ impl Sojournd {
             begun: Instant::now(),
             jobs: Mutex::new(sender),
             own_user,
+            unmapped: rules.unmapped,
             is_public: rules.is_public,
             asks_for_packets: rules.asks_for_packets,
             peers: Mutex::default(),

@@ -192,15 +192,26 @@ impl Program {
     }
 
     pub(crate) fn start_as(user: Option<u32>, server: &str) -> Self {
-        let (ours, theirs) =
-            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-                .unwrap();
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "fake", "--nocapture"]).env(FAKE, server);
-        command.stdin(Stdio::from(theirs)).stdout(Stdio::null());
         if let Some(user) = user {
             command.uid(user).gid(user);
         }
+        Self::started(command, server)
+    }
+
+    /// One that these words start: a program that runs another one, and its arguments.
+    pub(crate) fn start_by(words: &[&str], server: &str) -> Self {
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]).arg(std::env::current_exe().unwrap());
+        Self::started(command, server)
+    }
+
+    fn started(mut command: Command, server: &str) -> Self {
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .unwrap();
+        command.args(["--exact", "fake", "--nocapture"]).env(FAKE, server);
+        command.stdin(Stdio::from(theirs)).stdout(Stdio::null());
         Self { child: spawn(&mut command), socket: ours }
     }
 
