@@ -9,7 +9,8 @@ use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-const MANIFEST: &str = "fuzz/Cargo.toml";
+/// The manifest of the targets' workspace.
+pub(crate) const MANIFEST: &str = "fuzz/Cargo.toml";
 const CORPUS: &str = "fuzz/corpus";
 const FOUND: &str = "target/fuzz";
 /// Largest size of an input that is kept in the tree, in bytes; and largest number of a target's
