@@ -1,13 +1,18 @@
-//! Entry point for fuzzing: arbitrary messages of `idl/device.idl` from a client to the driver.
+//! Entry points for fuzzing: arbitrary messages of `idl/device.idl` from a client to the driver, and
+//! arbitrary answers of a driver to its client (`client`).
 //!
 //! The bytes are a little program; its messages are well-formed, mutated, or nothing but bytes. The
 //! device is the loopback device of a network namespace of the fuzzer's own, so that frames that
 //! are sent arrive. These properties must hold: there is no panic; a call that waits for no frame
 //! is answered; no more calls wait than may; the device can be used all the same. Debug and fuzzing
 //! builds only; not a part of the interface of this crate. Used by `tests/targets` and
-//! `fuzz/fuzz_targets/driver_device.rs`. Where no such namespace can be made nothing is done.
+//! `fuzz/fuzz_targets/driver_*.rs`. Where no such namespace can be made nothing is done.
 #![allow(clippy::unwrap_used, reason = "what fails here is what is looked for")]
 #![allow(unsafe_code, reason = "the state of a device, which no safe wrapper sets")]
+
+mod client;
+
+pub use client::answers;
 
 use crate::sealed;
 use crate::server::Driver;

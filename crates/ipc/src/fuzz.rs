@@ -22,11 +22,14 @@ use crate::thread::Note;
 use crate::wait::{Policy, Wait};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use sojourn_shm::Access;
+pub use sojourn_shm::fault::with_act;
 pub use sojourn_shm::fuzz::Program;
 use std::sync::Arc;
 
+mod hostile_server;
 mod peer;
 
+pub use hostile_server::{Asked, HostileServer, Hostility, hostile_server};
 use peer::{Meeting, Sockets, connection, meet, send_raw, size, sockets};
 
 /// The largest number of steps of one program.
