@@ -380,7 +380,7 @@ impl Interface for DriverInterface {
             Ok(losses) => Statistics {
                 overruns: losses.overruns,
                 truncated: losses.truncated,
-                damaged: self.counts.damaged + losses.damaged,
+                damaged: self.counts.damaged.saturating_add(losses.damaged),
                 ..self.counts
             },
             Err(_) => self.counts,

@@ -200,7 +200,7 @@ impl DeviceServer for Hostile {
     }
 
     fn losses(&self, _: &Caller) -> Result<LossesT, Fault> {
-        Ok(LossesT { overruns: u64::MAX, truncated: u64::MAX, damaged: 0 })
+        Ok(LossesT { overruns: u64::MAX, truncated: u64::MAX, damaged: u64::MAX })
     }
 }
 
