@@ -1,5 +1,5 @@
-//! Entry points for fuzzing: arbitrary messages of `idl/device.idl` from a client to the driver, and
-//! arbitrary answers of a driver to its client (`client`).
+//! Entry points for fuzzing: arbitrary messages of `idl/device.idl` from a client to the driver,
+//! and arbitrary answers of a driver to its client (`client`).
 //!
 //! The bytes are a little program; its messages are well-formed, mutated, or nothing but bytes. The
 //! device is the loopback device of a network namespace of the fuzzer's own, so that frames that
