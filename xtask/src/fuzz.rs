@@ -9,7 +9,8 @@ use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-const MANIFEST: &str = "fuzz/Cargo.toml";
+/// The manifest of the targets' workspace.
+pub(crate) const MANIFEST: &str = "fuzz/Cargo.toml";
 const CORPUS: &str = "fuzz/corpus";
 const FOUND: &str = "target/fuzz";
 /// Largest size of an input that is kept in the tree, in bytes; and largest number of a target's
@@ -107,8 +108,8 @@ fn keep(targets: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Replaces the files of a corpus by the shortest files of another folder. Seeds that were written
-/// by hand stay; their names are no hashes.
+/// Replaces the files of a corpus by short files of another folder. Seeds that were written by hand
+/// stay; their names are no hashes.
 fn replace(corpus: &Path, merged: &Path) -> Result<()> {
     let by_len = |folder: &Path| -> Result<BTreeMap<(u64, PathBuf), ()>> {
         let mut files = BTreeMap::new();
@@ -122,12 +123,28 @@ fn replace(corpus: &Path, merged: &Path) -> Result<()> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         name.len() == 40 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
     };
-    for ((_, old), ()) in by_len(corpus)?.into_iter().filter(|((_, path), ())| is_hash(path)) {
-        std::fs::remove_file(old)?;
+    let mut seeds = Vec::new();
+    for ((_, old), ()) in by_len(corpus)? {
+        match is_hash(&old) {
+            true => std::fs::remove_file(old)?,
+            false => seeds.push(std::fs::read(old)?),
+        }
     }
-    let new = by_len(merged)?.into_keys().filter(|(len, _)| *len <= KEPT_BYTES);
-    for (_, path) in new.take(KEPT) {
-        std::fs::copy(&path, corpus.join(path.file_name().unwrap_or_default()))?;
+    let mut new = Vec::new();
+    for ((len, path), ()) in by_len(merged)? {
+        if len <= KEPT_BYTES && !seeds.contains(&std::fs::read(&path)?) {
+            new.push(path);
+        }
+    }
+    for path in spread(&new, KEPT.saturating_sub(seeds.len())) {
+        std::fs::copy(path, corpus.join(path.file_name().unwrap_or_default()))?;
     }
     Ok(())
+}
+
+/// Chooses so many files from a list in the order of their lengths: from all of it, because each
+/// reaches code that no shorter one does.
+fn spread(files: &[PathBuf], count: usize) -> impl Iterator<Item = &PathBuf> {
+    let count = count.min(files.len());
+    (0..count).map(move |at| &files[at * files.len() / count])
 }

@@ -4,7 +4,8 @@ use crate::again::Extent;
 use crate::packages::{TEST, ensure, ensure_component, ensure_go};
 use crate::steps::{self, cargo};
 use crate::{
-    aarch64, again, build, c_libraries, columns, deny, forks, layers, lengths, pages, signatures,
+    aarch64, again, build, c_libraries, columns, deny, forks, fuzz, layers, lengths, pages,
+    signatures,
 };
 use anyhow::Result;
 
@@ -41,6 +42,9 @@ pub(crate) fn lint() -> Result<()> {
     run_step("lints", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
     // Another set of modules than that of the lints: one that is missing would fail last of all.
     models("models, checked", &["check"])?;
+    // A workspace of its own, with a lock of its own, which nothing else compiles on stable Rust.
+    let fuzz = ["check", "--manifest-path", fuzz::MANIFEST, "--locked"];
+    run_step("fuzz targets, checked", &fuzz)?;
     let mut docs = cargo(&["doc", "--workspace", "--no-deps", "--document-private-items"]);
     steps::run("documentation", docs.env("RUSTDOCFLAGS", "-D warnings"))
 }

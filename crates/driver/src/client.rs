@@ -64,6 +64,7 @@ pub struct DriverInterface {
     /// The number of the interface's first operation.
     base: u16,
     bell: OwnedFd,
+    patience: Duration,
     way: FrameWay,
     properties: Properties,
     /// The calls that wait for frames, oldest first.
@@ -108,14 +109,22 @@ impl DriverInterface {
         place: impl FnOnce(OwnedFd) -> Result<OwnedFd, Errno>,
     ) -> Result<Self, ConnectError> {
         let options = ConnectOptions { wait, timeout: PATIENCE, ..device_connect_options() };
-        let mut connection = Connection::connect(address, &options)?;
-        let deadline = Deadline::after(PATIENCE);
+        Self::over(Connection::connect(address, &options)?, PATIENCE, place)
+    }
+
+    /// Opens the device at the other end of a connection. `patience`: the longest wait for an
+    /// answer that waits for nothing.
+    pub(crate) fn over(
+        mut connection: Connection,
+        patience: Duration,
+        place: impl FnOnce(OwnedFd) -> Result<OwnedFd, Errno>,
+    ) -> Result<Self, ConnectError> {
+        let deadline = Deadline::after(patience);
         let base = rt::stub::bind(&mut connection, &DEVICE_ID, deadline)?;
         let mut device = DeviceClient::bind_by(connection, deadline)?;
-        let out = device.with_deadline(Deadline::after(PATIENCE)).open()?;
-        let refused = |status: u32| Errno::from_raw_os_error((status & 0xfff).cast_signed());
-        if out.ret != 0 {
-            return Err(ConnectError::Refused(refused(out.ret)));
+        let out = device.with_deadline(Deadline::after(patience)).open()?;
+        if let Some(errno) = status::errno_of(out.ret) {
+            return Err(ConnectError::Refused(errno));
         }
         let bell = out.bell.ok_or(ConnectError::Refused(Errno::BADMSG))?;
         let bell = place(bell).map_err(ConnectError::Refused)?;
@@ -123,6 +132,7 @@ impl DriverInterface {
             device,
             base,
             bell,
+            patience,
             way: if out.by_memory { FrameWay::Memory } else { FrameWay::Message },
             properties: (&out.properties).into(),
             waiting: VecDeque::with_capacity(WAITING_MAX as usize),
@@ -169,11 +179,12 @@ impl DriverInterface {
             ),
         };
         let size = size(Forms::machine(), arms, self.seen)?;
-        let mut draft = self.device.transport().start(self.base + number, size.body_len);
+        let mut draft =
+            self.device.transport().start(self.base.wrapping_add(number), size.body_len);
         let mut writer = draft.encoder();
         writer.set_forms(size.forms);
         put(&mut writer, arms, self.seen)?;
-        draft.submit(Deadline::after(PATIENCE))
+        draft.submit(Deadline::after(self.patience))
     }
 
     /// Takes the oldest frame that is there, if there is one and it is whole.
@@ -228,7 +239,7 @@ impl DriverInterface {
 
     /// Empties the bell, which is rung or is just being rung.
     fn empty_bell(&mut self) -> Result<(), LinkError> {
-        let (deadline, mut looks) = (Deadline::after(PATIENCE), 0);
+        let (deadline, mut looks) = (Deadline::after(self.patience), 0);
         loop {
             match recv(&self.bell, &mut [0; 16], RecvFlags::DONTWAIT) {
                 Ok((1.., _)) => return Ok(()),
@@ -280,7 +291,7 @@ impl DriverInterface {
     fn transmit(&mut self, frame: &Outgoing<'_>) -> Result<u32, CallError> {
         let offload = OffloadT { bytes: frame.vnet.to_bytes() };
         let [first, second, third] = frame.parts;
-        let device = self.device.with_deadline(Deadline::after(PATIENCE));
+        let device = self.device.with_deadline(Deadline::after(self.patience));
         match self.way {
             FrameWay::Message => device.transmit(&offload, first, second, third),
             FrameWay::Memory => match sealed::seal(&frame.parts) {
@@ -353,7 +364,7 @@ impl Interface for DriverInterface {
     }
 
     fn refresh(&mut self) -> Result<(), LinkError> {
-        match self.device.with_deadline(Deadline::after(PATIENCE)).refresh() {
+        match self.device.with_deadline(Deadline::after(self.patience)).refresh() {
             Ok(out) => {
                 status::to_link(out.ret)?;
                 self.properties = (&out.properties).into();
@@ -364,12 +375,12 @@ impl Interface for DriverInterface {
     }
 
     fn statistics(&mut self) -> Statistics {
-        let asked = self.device.with_deadline(Deadline::after(PATIENCE)).losses();
+        let asked = self.device.with_deadline(Deadline::after(self.patience)).losses();
         match asked {
             Ok(losses) => Statistics {
                 overruns: losses.overruns,
                 truncated: losses.truncated,
-                damaged: self.counts.damaged + losses.damaged,
+                damaged: self.counts.damaged.saturating_add(losses.damaged),
                 ..self.counts
             },
             Err(_) => self.counts,

@@ -1,13 +1,18 @@
-//! Entry point for fuzzing: arbitrary messages of `idl/device.idl` from a client to the driver.
+//! Entry points for fuzzing: arbitrary messages of `idl/device.idl` from a client to the driver,
+//! and arbitrary answers of a driver to its client (`client`).
 //!
 //! The bytes are a little program; its messages are well-formed, mutated, or nothing but bytes. The
 //! device is the loopback device of a network namespace of the fuzzer's own, so that frames that
 //! are sent arrive. These properties must hold: there is no panic; a call that waits for no frame
 //! is answered; no more calls wait than may; the device can be used all the same. Debug and fuzzing
 //! builds only; not a part of the interface of this crate. Used by `tests/targets` and
-//! `fuzz/fuzz_targets/driver_device.rs`. Where no such namespace can be made nothing is done.
+//! `fuzz/fuzz_targets/driver_*.rs`. Where no such namespace can be made nothing is done.
 #![allow(clippy::unwrap_used, reason = "what fails here is what is looked for")]
 #![allow(unsafe_code, reason = "the state of a device, which no safe wrapper sets")]
+
+mod client;
+
+pub use client::answers;
 
 use crate::sealed;
 use crate::server::Driver;
@@ -17,6 +22,7 @@ use core::time::Duration;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::net::{AddressFamily, SocketType};
+use sojourn_ipc::fuzz::{Program, mutate};
 use sojourn_ipc::rt::loopback::{LoopServer, Loopback, Message, build};
 use sojourn_ipc::rt::{
     CallError, Deadline, Draft, EncodeError, Forms, Reply, Service, Transport, bytes_of,
@@ -37,33 +43,18 @@ const RECEIVE_MEMORY: u16 = 5;
 /// The time limit of a call that waits for no frame.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// The bytes of a program, taken from the front; zeros when there are no more.
-struct Program<'b>(&'b [u8]);
-
-impl Program<'_> {
-    fn byte(&mut self) -> u8 {
-        let Some((first, rest)) = self.0.split_first() else { return 0 };
-        self.0 = rest;
-        *first
-    }
-
-    fn word(&mut self) -> u64 {
-        (0..8).fold(0, |word, _| word << 8 | u64::from(self.byte()))
-    }
-
-    /// Returns bytes: mostly few, sometimes as many as a message has, or one more.
-    fn data(&mut self) -> Vec<u8> {
-        let len = match self.byte() {
-            255 => 65_557,
-            254 => 65_558,
-            253 => 1514,
-            small => usize::from(small & 63),
-        };
-        let (first, fill) = (self.byte(), self.byte());
-        let mut data = vec![fill; len];
-        data.iter_mut().take(1).for_each(|byte| *byte = first);
-        data
-    }
+/// Returns bytes: mostly few, sometimes as many as a message has, or one more.
+fn data(program: &mut Program<'_>) -> Vec<u8> {
+    let len = match program.byte() {
+        255 => 65_557,
+        254 => 65_558,
+        253 => 1514,
+        small => usize::from(small & 63),
+    };
+    let [first, fill] = program.take();
+    let mut data = vec![fill; len];
+    data.iter_mut().take(1).for_each(|byte| *byte = first);
+    data
 }
 
 /// Returns a packet socket on the loopback device of a network namespace that nobody else has.
@@ -123,14 +114,14 @@ impl World {
             if bytes[0] & 1 == 0 { OffloadT { bytes: [0; 10] } } else { OffloadT { bytes } };
         match op {
             TRANSMIT => {
-                let [one, two, three] = [(); 3].map(|()| program.data());
+                let [one, two, three] = [(); 3].map(|()| data(program));
                 let size = wire::transmit_request_size(f, &offload, &one, &two, &three)?;
                 build(size, |writer| {
                     wire::put_transmit_request(writer, &offload, &one, &two, &three)
                 })
             }
             TRANSMIT_MEMORY => {
-                let (which, len) = (usize::from(program.byte()), program.data().len() as u32);
+                let (which, len) = (usize::from(program.byte()), data(program).len() as u32);
                 let memory = self.memory.get(which % (self.memory.len() + 1)).map(AsFd::as_fd);
                 build(wire::transmit_memory_request_size(f, &offload, len, memory)?, |writer| {
                     wire::put_transmit_memory_request(writer, &offload, len, memory)
@@ -172,31 +163,14 @@ impl World {
     }
 }
 
-/// Changes a message: words, length, descriptors.
-fn mutate(program: &mut Program<'_>, message: &mut Message) {
-    for _ in 0..program.byte() & 3 {
-        let at = usize::from(program.byte());
-        let word = message.body.len().checked_sub(1).map(|last| at % (last + 1));
-        match (program.byte() & 7, word) {
-            (0..3, Some(word)) => message.body[word] ^= 1 << (program.byte() & 63),
-            (3, Some(word)) => message.body[word] = program.word(),
-            (4, Some(word)) => message.body.truncate(word),
-            (5, _) => message.body.push(program.word()),
-            _ => drop(message.fds.take(at & 1)),
-        }
-    }
-}
-
 /// Runs a client that sends what `bytes` say.
 pub fn messages(bytes: &[u8]) {
-    let mut program = Program(bytes);
+    let mut program = Program::new(bytes);
     let way = if program.byte() & 1 == 0 { FrameWay::Message } else { FrameWay::Memory };
     let Some(mut world) = World::new(way) else { return };
     for _ in 0..STEPS_MAX {
-        if program.0.is_empty() {
-            break;
-        }
-        match program.byte() {
+        let Some(step) = program.step() else { break };
+        match step {
             0 => drop(world.driver.look(true)),
             1 => {
                 let body = (0..program.byte() & 15).map(|_| program.word()).collect();
@@ -207,7 +181,7 @@ pub fn messages(bytes: &[u8]) {
                 let op = u16::from(step % OPERATIONS);
                 let Ok(mut message) = world.message(&mut program, op) else { continue };
                 if program.byte() & 7 == 7 {
-                    mutate(&mut program, &mut message);
+                    mutate(&mut program, &mut message, &[]);
                 }
                 world.call(op, &message);
             }

@@ -8,6 +8,7 @@
 use rustix::fd::OwnedFd;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, memfd_create};
 use rustix::io::{Errno, IoSlice, writev};
+use sojourn_netif::FRAME_BYTES_MAX;
 use sojourn_shm::{Access, Mapping, Segment};
 
 /// The seals after which nothing can change.
@@ -43,11 +44,12 @@ impl SealedFrame {
     /// Maps memory of `len` bytes that a peer has sealed.
     ///
     /// # Errors
-    /// `EINVAL` if it is no such memory, not of that size, or can still change.
+    /// `EINVAL` if it is no such memory, not of that size, empty, longer than a frame, or can still
+    /// change.
     pub(crate) fn map(memory: OwnedFd, len: usize) -> Result<Self, Errno> {
         // The seals cannot be taken away, so what is asked first holds afterwards.
         let seals = fcntl_get_seals(&memory).map_err(|_| Errno::INVAL)?;
-        if !seals.contains(SEALS) || len == 0 {
+        if !seals.contains(SEALS) || !(1..=FRAME_BYTES_MAX).contains(&len) {
             return Err(Errno::INVAL);
         }
         let segment = Segment::accept(memory, len).map_err(|_| Errno::INVAL)?;
@@ -91,6 +93,8 @@ mod tests {
         refused(seal(&[b"frame"]).unwrap(), 4);
         refused(seal(&[b"frame"]).unwrap(), 6);
         refused(seal(&[b"frame"]).unwrap(), 0);
+        let too_long = FRAME_BYTES_MAX + 1;
+        refused(seal(&[&vec![1; too_long]]).unwrap(), too_long);
         refused(std::fs::File::open("/proc/self/exe").unwrap().into(), 64);
     }
 }

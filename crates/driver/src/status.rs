@@ -51,7 +51,7 @@ pub(crate) fn to_link(status: u32) -> Result<(), LinkError> {
 }
 
 /// Returns the error number of a status; a number that Linux does not have is an I/O error.
-fn errno_of(status: u32) -> Option<Errno> {
+pub(crate) fn errno_of(status: u32) -> Option<Errno> {
     const ERRNO_MAX: u32 = 4095;
     match status {
         0 => None,

@@ -106,6 +106,8 @@ enum Malice {
     NoMemory,
     EmptyFrame,
     Statuses,
+    /// Does not open the device, with a status that is no error number.
+    OddStatus,
 }
 
 struct Hostile {
@@ -148,7 +150,8 @@ impl DeviceServer for Hostile {
         let by_memory =
             matches!(self.malice, Malice::OpenMemory | Malice::WrongLength | Malice::NoMemory);
         let bell = (self.malice != Malice::NoBell).then_some(bell);
-        Ok(DeviceOpenOut { ret: 0, by_memory, properties: Self::properties(), bell })
+        let ret = if self.malice == Malice::OddStatus { 4096 } else { 0 };
+        Ok(DeviceOpenOut { ret, by_memory, properties: Self::properties(), bell })
     }
 
     fn refresh(&self, _: &Caller) -> Result<DeviceRefreshOut, Fault> {
@@ -197,7 +200,7 @@ impl DeviceServer for Hostile {
     }
 
     fn losses(&self, _: &Caller) -> Result<LossesT, Fault> {
-        Ok(LossesT { overruns: u64::MAX, truncated: u64::MAX, damaged: 0 })
+        Ok(LossesT { overruns: u64::MAX, truncated: u64::MAX, damaged: u64::MAX })
     }
 }
 
@@ -214,7 +217,9 @@ fn connect(malice: Malice) -> (Endpoint, Result<DriverInterface, ConnectError>) 
 
 #[test]
 fn a_hostile_driver_costs_its_client_frames_and_nothing_else() {
-    assert!(matches!(connect(Malice::NoBell).1, Err(ConnectError::Refused(_))));
+    for malice in [Malice::NoBell, Malice::OddStatus] {
+        assert!(matches!(connect(malice).1, Err(ConnectError::Refused(_))), "{malice:?}");
+    }
     for malice in [
         Malice::Silent,
         Malice::OpenMemory,

@@ -3,6 +3,7 @@
 //! The stubs do most of the work. Beyond that, a send waits for room, and a receive ends at its
 //! deadline without a loss: it is cancelled, and its answer says if it has bytes.
 
+use crate::answer;
 use crate::token::Token;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use sojourn_ipc::rt::CallError;
@@ -144,7 +145,7 @@ impl Client {
         let part = &data[..data.len().min(DATA_MAX as usize)];
         let out = self.stubs().send(session.0, part)?;
         accept(out.ret)?;
-        Ok(out.sent as usize)
+        answer::taken(out.sent, part.len()).ok_or(Error::Refused(libc::EBADMSG))
     }
 
     /// Sends all of it; waits for room.

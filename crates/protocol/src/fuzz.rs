@@ -13,6 +13,7 @@ use crate::server::Protocol;
 use core::time::Duration;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use sojourn_ipc::ClientId;
+use sojourn_ipc::fuzz::{Program, mutate};
 use sojourn_ipc::rt::loopback::{LoopServer, Loopback, Message, build};
 use sojourn_ipc::rt::{
     CallError, Credentials, Deadline, Draft, EncodeError, Forms, Reply, Service, Transport,
@@ -44,35 +45,20 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// The server's environment: no session server, so that sessions stay in the kernel.
 const ENVIRONMENT: &[u8] = b"SOJOURN_SERVER=/nowhere/server";
 
-/// The bytes of a program, taken from the front; zeros when there are no more.
-struct Program<'b>(&'b [u8]);
-
-impl Program<'_> {
-    fn byte(&mut self) -> u8 {
-        let Some((first, rest)) = self.0.split_first() else { return 0 };
-        self.0 = rest;
-        *first
+/// Returns a number that is mostly small, and sometimes at an edge or any.
+fn number(program: &mut Program<'_>) -> u32 {
+    match program.byte() {
+        255 => program.word() as u32,
+        254 => u32::MAX,
+        253 => 1 << 31,
+        252 => 65_536,
+        small => u32::from(small & 15),
     }
+}
 
-    fn word(&mut self) -> u64 {
-        (0..8).fold(0, |word, _| word << 8 | u64::from(self.byte()))
-    }
-
-    /// Returns a number that is mostly small, and sometimes at an edge or any.
-    fn number(&mut self) -> u32 {
-        match self.byte() {
-            255 => self.word() as u32,
-            254 => u32::MAX,
-            253 => 1 << 31,
-            252 => 65_536,
-            small => u32::from(small & 15),
-        }
-    }
-
-    fn data(&mut self) -> Vec<u8> {
-        let len = self.number().min(65_536);
-        vec![self.byte(); len as usize]
-    }
+fn data(program: &mut Program<'_>) -> Vec<u8> {
+    let len = number(program).min(65_536);
+    vec![program.byte(); len as usize]
 }
 
 /// The one server, whose threads never end.
@@ -171,7 +157,7 @@ impl World {
     /// Encodes a well-formed message of operation `op`.
     fn message(&self, program: &mut Program<'_>, op: u16) -> Result<Message, EncodeError> {
         let f = Forms::BODY;
-        let session = program.number();
+        let session = number(program);
         match op {
             OPEN => {
                 let (which, is_sole) = (usize::from(program.byte()), session & 1 == 0);
@@ -187,7 +173,7 @@ impl World {
                 })
             }
             2 => {
-                let data = program.data();
+                let data = data(program);
                 build(wire::send_request_size(f, session, &data)?, |writer| {
                     wire::put_send_request(writer, session, &data)
                 })
@@ -205,9 +191,9 @@ impl World {
             16 => {
                 // Only this host: the sockets have addresses of it.
                 let ip = [127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, program.byte()];
-                let (version, port) = (program.number() as u16, program.number() as u16);
+                let (version, port) = (number(program) as u16, number(program) as u16);
                 let to = AddressT { ip, scope: 0, flow: 0, port, version };
-                let (segment, data) = (program.number(), program.data());
+                let (segment, data) = (number(program), data(program));
                 build(wire::send_to_request_size(f, session, &to, segment, &data)?, |writer| {
                     wire::put_send_to_request(writer, session, &to, segment, &data)
                 })
@@ -234,7 +220,7 @@ fn one_word(op: u16, session: u32) -> Result<Message, EncodeError> {
 }
 
 fn two_words(program: &mut Program<'_>, op: u16, session: u32) -> Result<Message, EncodeError> {
-    let (f, word) = (Forms::BODY, program.number());
+    let (f, word) = (Forms::BODY, number(program));
     match op {
         WAIT => build(wire::wait_request_size(f, session, word)?, |writer| {
             wire::put_wait_request(writer, session, word)
@@ -249,7 +235,7 @@ fn two_words(program: &mut Program<'_>, op: u16, session: u32) -> Result<Message
 }
 
 fn receive(program: &mut Program<'_>, op: u16, session: u32) -> Result<Message, EncodeError> {
-    let (f, flags, size) = (Forms::BODY, program.number(), program.number());
+    let (f, flags, size) = (Forms::BODY, number(program), number(program));
     match op {
         RECEIVE => build(wire::receive_request_size(f, session, flags, size)?, |writer| {
             wire::put_receive_request(writer, session, flags, size)
@@ -266,13 +252,13 @@ fn option(program: &mut Program<'_>, op: u16, session: u32) -> Result<Message, E
     let name = i32::from(program.byte());
     match op {
         9 => {
-            let value = program.data();
+            let value = data(program);
             build(wire::set_option_request_size(f, session, level, name, &value)?, |writer| {
                 wire::put_set_option_request(writer, session, level, name, &value)
             })
         }
         _ => {
-            let size = program.number();
+            let size = number(program);
             build(wire::get_option_request_size(f, session, level, name, size)?, |writer| {
                 wire::put_get_option_request(writer, session, level, name, size)
             })
@@ -280,30 +266,12 @@ fn option(program: &mut Program<'_>, op: u16, session: u32) -> Result<Message, E
     }
 }
 
-/// Changes a message: words, length, descriptors.
-fn mutate(program: &mut Program<'_>, message: &mut Message) {
-    for _ in 0..program.byte() & 3 {
-        let at = usize::from(program.byte());
-        let word = message.body.len().checked_sub(1).map(|last| at % (last + 1));
-        match (program.byte() & 7, word) {
-            (0..3, Some(word)) => message.body[word] ^= 1 << (program.byte() & 63),
-            (3, Some(word)) => message.body[word] = program.word(),
-            (4, Some(word)) => message.body.truncate(word),
-            (5, _) => message.body.push(program.word()),
-            _ => drop(message.fds.take(at & 1)),
-        }
-    }
-}
-
 /// Runs clients that send what `bytes` say.
 pub fn messages(bytes: &[u8]) {
     let mut world = World::new();
-    let mut program = Program(bytes);
+    let mut program = Program::new(bytes);
     for _ in 0..STEPS_MAX {
-        if program.0.is_empty() {
-            break;
-        }
-        let step = program.byte();
+        let Some(step) = program.step() else { break };
         let which = usize::from(step >> 6) % CLIENTS;
         match step & 63 {
             0 => world.clients[which] = None,
@@ -316,7 +284,7 @@ pub fn messages(bytes: &[u8]) {
                 let op = u16::from(step % OPERATIONS);
                 let Ok(mut message) = world.message(&mut program, op) else { continue };
                 if program.byte() & 7 == 7 {
-                    mutate(&mut program, &mut message);
+                    mutate(&mut program, &mut message, &[]);
                 }
                 world.call(which, op, &message);
             }

@@ -13,6 +13,7 @@
 use crate::service::Sojournd;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use sojourn_ipc::fuzz::{Program, mutate};
 use sojourn_ipc::rt::loopback::{LoopReady, Message, build};
 use sojourn_ipc::rt::{
     Arrival, BIND_OP, Caller, ClientId, Credentials, Deadline, Decoder, Forms, MailboxSender,
@@ -37,26 +38,11 @@ const CARRY_OPS: u16 = 2;
 /// The number of all operations: a step of a program chooses one by its remainder.
 pub const OPERATIONS: u8 = (SESSION_OPS + ADMIN_OPS + CARRY_OPS) as u8;
 
-/// The bytes of a program, taken from the front; zeros when there are no more.
-struct Program<'b>(&'b [u8]);
-
-impl Program<'_> {
-    fn byte(&mut self) -> u8 {
-        let Some((first, rest)) = self.0.split_first() else { return 0 };
-        self.0 = rest;
-        *first
-    }
-
-    fn word(&mut self) -> u64 {
-        (0..8).fold(0, |word, _| word << 8 | u64::from(self.byte()))
-    }
-
-    /// Returns a number that is mostly small, and sometimes any.
-    fn number(&mut self) -> u64 {
-        match self.byte() {
-            255 => self.word(),
-            small => u64::from(small & 7),
-        }
+/// Returns a number that is mostly small, and sometimes any.
+fn number(program: &mut Program<'_>) -> u64 {
+    match program.byte() {
+        255 => program.word(),
+        small => u64::from(small & 7),
     }
 }
 
@@ -219,8 +205,8 @@ fn message(world: &World, program: &mut Program<'_>, op: u16) -> Option<Message>
     let bell = if which & 3 == 0 { end } else { Some(world.ends[world.ends.len() - 2].as_fd()) };
     let ring_bytes = if which & 0x40 == 0 { 65_536 } else { program.word() as u32 };
     let is_sole = which & 0x80 == 0;
-    let set = program.number() as u32;
-    let what = OfferT { local: program.number(), set, ring_bytes, is_sole, home: HomeT::Library };
+    let set = number(program) as u32;
+    let what = OfferT { local: number(program), set, ring_bytes, is_sole, home: HomeT::Library };
     match op {
         0 => hello(program, bell),
         1 => {
@@ -243,7 +229,7 @@ fn message(world: &World, program: &mut Program<'_>, op: u16) -> Option<Message>
             build(size, |writer| session_wire::put_ask_route_request(writer, &place)).ok()
         }
         5 => {
-            let (stream, side) = (world.stream(program.number()), program.number() as u8);
+            let (stream, side) = (world.stream(number(program)), number(program) as u8);
             let size =
                 session_wire::adopt_request_size(Forms::BODY, end, &what, stream, side).ok()?;
             build(size, |writer| session_wire::put_adopt_request(writer, end, &what, stream, side))
@@ -262,7 +248,7 @@ fn message(world: &World, program: &mut Program<'_>, op: u16) -> Option<Message>
             build(size, |writer| session_wire::put_show_packets_request(writer, end)).ok()
         }
         8 | 10 | 11 | 14 | 16 => admin(world, program, op, which),
-        12 | 13 | 15 => page(op, program.number()),
+        12 | 13 | 15 => page(op, number(program)),
         17 | 18 => carry(program, op, which, end),
         _ => Some(Message::default()),
     }
@@ -272,7 +258,7 @@ fn message(world: &World, program: &mut Program<'_>, op: u16) -> Option<Message>
 fn admin(world: &World, program: &mut Program<'_>, op: u16, which: u8) -> Option<Message> {
     match op {
         10 => {
-            let stream = world.stream(program.number());
+            let stream = world.stream(number(program));
             let size = admin_wire::recall_stream_request_size(Forms::BODY, stream).ok()?;
             build(size, |writer| admin_wire::put_recall_stream_request(writer, stream)).ok()
         }
@@ -282,18 +268,18 @@ fn admin(world: &World, program: &mut Program<'_>, op: u16, which: u8) -> Option
             build(size, |writer| admin_wire::put_stop_request(writer, force)).ok()
         }
         8 => {
-            let after = program.number();
+            let after = number(program);
             let size = admin_wire::list_request_size(Forms::BODY, after).ok()?;
             build(size, |writer| admin_wire::put_list_request(writer, after)).ok()
         }
         14 => {
-            let (pid, inode) = (1 + u32::from(which), program.number());
+            let (pid, inode) = (1 + u32::from(which), number(program));
             let home = HomeT::Library;
             let size = admin_wire::move_in_request_size(Forms::BODY, pid, inode, home).ok()?;
             build(size, |writer| admin_wire::put_move_in_request(writer, pid, inode, home)).ok()
         }
         16 => {
-            let (stream, seconds) = (world.stream(program.number()), u32::from(which));
+            let (stream, seconds) = (world.stream(number(program)), u32::from(which));
             let size = admin_wire::stream_times_request_size(Forms::BODY, stream, seconds).ok()?;
             build(size, |writer| admin_wire::put_stream_times_request(writer, stream, seconds)).ok()
         }
@@ -310,12 +296,12 @@ fn carry(
 ) -> Option<Message> {
     match op {
         17 => {
-            let (token, ended) = (program.number(), which & 1 == 1);
+            let (token, ended) = (number(program), which & 1 == 1);
             let size = carry_wire::give_back_request_size(Forms::BODY, token, ended, end).ok()?;
             build(size, |writer| carry_wire::put_give_back_request(writer, token, ended, end)).ok()
         }
         18 => {
-            let token = program.number();
+            let token = number(program);
             let size = carry_wire::give_late_request_size(Forms::BODY, token, end).ok()?;
             build(size, |writer| carry_wire::put_give_late_request(writer, token, end)).ok()
         }
@@ -348,35 +334,13 @@ fn hello(program: &mut Program<'_>, bell: Option<BorrowedFd<'_>>) -> Option<Mess
     build(size, |writer| session_wire::put_hello_request(writer, &name, bell)).ok()
 }
 
-/// Changes a message: bytes, length, descriptors.
-fn mutate(world: &World, program: &mut Program<'_>, message: &mut Message) {
-    for _ in 0..program.byte() & 3 {
-        let at = usize::from(program.byte());
-        let word = message.body.len().checked_sub(1).map(|last| at % (last + 1));
-        match (program.byte() & 7, word) {
-            (0..3, Some(word)) => message.body[word] ^= 1 << (program.byte() & 63),
-            (3, Some(word)) => message.body[word] = program.word(),
-            (4, Some(word)) => message.body.truncate(word),
-            (5, _) => message.body.push(program.word()),
-            (6, _) => {
-                let end = &world.ends[at % world.ends.len()];
-                let _ = end.try_clone().map(|end| message.fds.push(end));
-            }
-            _ => drop(message.fds.take(at & 1)),
-        }
-    }
-}
-
 /// Runs a server whose clients send what `bytes` say. Returns the number of streams that were
 /// joined.
 pub fn messages(bytes: &[u8]) -> u64 {
     let Some(mut world) = World::new() else { return 0 };
-    let mut program = Program(bytes);
+    let mut program = Program::new(bytes);
     for _ in 0..STEPS_MAX {
-        if program.0.is_empty() {
-            break;
-        }
-        let step = program.byte();
+        let Some(step) = program.step() else { break };
         let index = u32::from(step >> 6) % CLIENTS;
         match step & 63 {
             0 => world.gone(index),
@@ -392,7 +356,7 @@ pub fn messages(bytes: &[u8]) -> u64 {
                 let Some(mut message) = message(&world, &mut program, op) else { continue };
                 let how = program.byte();
                 if how & 3 == 0 {
-                    mutate(&world, &mut program, &mut message);
+                    mutate(&mut program, &mut message, &world.ends);
                 }
                 let oneway = matches!(op, 3 | 4 | 6 | 11) != (how & 0xf8 == 0xf8);
                 world.send(index, op, oneway, message);

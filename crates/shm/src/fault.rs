@@ -9,6 +9,9 @@
 //! `SOJOURN_DELAY_POINTS` names labels, separated by commas, at which each thread sleeps for a
 //! second: what other threads and processes do meanwhile comes before what follows the point.
 //!
+//! A fuzz target has a function called at each point that its thread passes ([`with_act`]): there a
+//! hostile peer moves, between any two steps of the honest side.
+//!
 //! `SOJOURN_WITHOUT` names a facility of the kernel that this process must not use, as on an older
 //! kernel: `futex_waitv`; the test is `tests/features/clients.rs` of `sojourn-ipc`.
 
@@ -20,8 +23,62 @@ pub fn point(label: &str) {
         delay(label);
         pass(label);
     }
-    #[cfg(not(debug_assertions))]
+    #[cfg(any(debug_assertions, fuzzing))]
+    acting::pass(label);
+    #[cfg(not(any(debug_assertions, fuzzing)))]
     let _ = label;
+}
+
+#[cfg(any(debug_assertions, fuzzing))]
+pub use acting::with_act;
+
+#[cfg(any(debug_assertions, fuzzing))]
+mod acting {
+    use core::cell::Cell;
+    use core::sync::atomic::{AtomicUsize, Ordering};
+
+    type Act = *mut dyn FnMut(&str);
+
+    /// The number of threads that have an act: without one, points do not look further.
+    static ACTS: AtomicUsize = AtomicUsize::new(0);
+
+    std::thread_local! {
+        static ACT: Cell<Option<Act>> = const { Cell::new(None) };
+    }
+
+    /// Gives the thread the act that it had before.
+    struct ActGuard(Option<Act>);
+
+    impl Drop for ActGuard {
+        fn drop(&mut self) {
+            ACT.set(self.0);
+            ACTS.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Runs `run`, and calls `act` with the label of each point that this thread passes meanwhile.
+    /// Points within `act` do nothing.
+    pub fn with_act<R>(act: &mut dyn FnMut(&str), run: impl FnOnce() -> R) -> R {
+        ACTS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the types differ in their lifetime alone, and the guard takes the pointer away
+        // before the loan of `act` ends.
+        let act: Act = unsafe {
+            core::mem::transmute::<&mut dyn FnMut(&str), &'static mut dyn FnMut(&str)>(act)
+        };
+        let _guard = ActGuard(ACT.replace(Some(act)));
+        run()
+    }
+
+    pub(super) fn pass(label: &str) {
+        if ACTS.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        if let Some(act) = ACT.take() {
+            // SAFETY: the act is lent for as long as it is there, and nobody else has it now.
+            unsafe { (*act)(label) };
+            ACT.set(Some(act));
+        }
+    }
 }
 
 #[cfg(debug_assertions)]
@@ -64,4 +121,27 @@ fn pass(label: &str) {
 /// Returns true if this process must not use a facility of the kernel.
 pub fn is_without(facility: &str) -> bool {
     cfg!(debug_assertions) && std::env::var("SOJOURN_WITHOUT").is_ok_and(|name| name == facility)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{point, with_act};
+
+    #[test]
+    fn an_act_is_called_at_each_point_of_its_thread_while_it_is_there() {
+        let mut passed = Vec::new();
+        let mut act = |label: &str| {
+            point("within");
+            passed.push(label.to_owned());
+        };
+        point("before");
+        with_act(&mut act, || {
+            point("one");
+            std::thread::scope(|scope| scope.spawn(|| point("another thread")).join()).unwrap();
+            with_act(&mut |_| {}, || point("another act"));
+            point("two");
+        });
+        point("after");
+        assert_eq!(passed, ["one", "two"]);
+    }
 }

@@ -34,6 +34,9 @@ pub mod fasync;
 pub mod fault;
 #[cfg(not(loom))]
 pub mod futex;
+#[cfg(all(not(loom), any(debug_assertions, fuzzing)))]
+#[doc(hidden)]
+pub mod fuzz;
 #[cfg(not(loom))]
 mod held;
 #[cfg(not(loom))]

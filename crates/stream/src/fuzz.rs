@@ -13,6 +13,7 @@ use crate::{Bell, CONTROL_BYTES, Inbox, Layout, Stream, totals_in_header};
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use rustix::event::{EventfdFlags, eventfd};
+use sojourn_shm::fuzz::Program;
 use sojourn_shm::{Access, Mapping, NewSegment, Segment};
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
@@ -23,40 +24,23 @@ const RING: usize = 4096;
 /// What the honest side writes: never 0.
 const HONEST: u8 = 7;
 
-/// The bytes of a program, taken from the front; zeros when there are no more.
-struct Program<'b>(&'b [u8]);
+/// A length, up to twice a ring.
+fn length(program: &mut Program<'_>) -> usize {
+    usize::from(u16::from_le_bytes(program.take())) % (2 * RING)
+}
 
-impl Program<'_> {
-    fn take<const N: usize>(&mut self) -> [u8; N] {
-        let mut taken = [0; N];
-        let (head, rest) = self.0.split_at(N.min(self.0.len()));
-        taken[..head.len()].copy_from_slice(head);
-        self.0 = rest;
-        taken
-    }
-
-    fn byte(&mut self) -> u8 {
-        self.take::<1>()[0]
-    }
-
-    /// A length, up to twice a ring.
-    fn len(&mut self) -> usize {
-        usize::from(u16::from_le_bytes(self.take())) % (2 * RING)
-    }
-
-    /// A word that may hit something: positions near each other, near the ends, frozen or not.
-    fn word(&mut self) -> u64 {
-        let how = self.byte();
-        let small = self.len() as u64;
-        match how & 7 {
-            0 => u64::from_le_bytes(self.take()),
-            1 => small | 1 << 63,
-            2 => u64::MAX - small,
-            3 => (1 << 63) - small,
-            4 => 0,
-            5 => RING as u64,
-            _ => small,
-        }
+/// A word that may hit something: positions near each other, near the ends, frozen or not.
+fn position(program: &mut Program<'_>) -> u64 {
+    let how = program.byte();
+    let small = length(program) as u64;
+    match how & 7 {
+        0 => program.word(),
+        1 => small | 1 << 63,
+        2 => u64::MAX - small,
+        3 => (1 << 63) - small,
+        4 => 0,
+        5 => RING as u64,
+        _ => small,
     }
 }
 
@@ -69,7 +53,7 @@ impl Peer {
         let which = program.byte();
         let end = if which & 7 == 0 { CONTROL_BYTES } else { 2 * size_of::<Ring>() };
         let at = (usize::from(which) * 256 + usize::from(program.byte())) * 8 % end;
-        let value = if which & 8 == 0 { program.word() } else { self.near(program) };
+        let value = if which & 8 == 0 { position(program) } else { self.near(program) };
         self.0.word64(at).unwrap().store(value, Ordering::Relaxed);
     }
 
@@ -98,7 +82,7 @@ fn within(answer: Result<usize, crate::Stop>, most: usize) {
 
 /// A stream whose peer does what `bytes` say.
 pub fn stream(bytes: &[u8]) {
-    let mut program = Program(bytes);
+    let mut program = Program::new(bytes);
     let first = program.byte();
     let side = usize::from(first & 1);
     let layout = Layout::new([RING as u32, if first & 6 == 6 { 0 } else { RING as u32 }]).unwrap();
@@ -111,10 +95,7 @@ pub fn stream(bytes: &[u8]) {
     };
     let Some(mut stream) = map() else { return };
     for _ in 0..STEPS_MAX {
-        if program.0.is_empty() {
-            break;
-        }
-        let step = program.byte();
+        let Some(step) = program.step() else { break };
         match step & 31 {
             0..12 => peer.scribble(&mut program),
             12 => {
@@ -133,13 +114,13 @@ pub fn stream(bytes: &[u8]) {
 
 /// One operation of the honest side.
 fn act(stream: &Stream, peer: &Peer, program: &mut Program<'_>, step: u8) {
-    let len = program.len();
+    let len = length(program);
     let mut buf = vec![HONEST; len];
     let (before, after) = buf.split_at_mut(len / 3);
     match step {
         13..16 => {
             let parts = [IoSlice::new(before), IoSlice::new(after)];
-            within(stream.write(&parts, program.len()), len);
+            within(stream.write(&parts, length(program)), len);
         }
         16..20 => {
             let parts = &mut [IoSliceMut::new(before), IoSliceMut::new(after)];
@@ -173,8 +154,8 @@ fn act(stream: &Stream, peer: &Peer, program: &mut Program<'_>, step: u8) {
 fn rest(stream: &Stream, peer: &Peer, program: &mut Program<'_>, step: u8, buf: &mut [u8]) {
     let len = buf.len();
     match step {
-        23 => assert!(stream.copy_own_leftover(program.word() as usize, buf) <= len),
-        24 => assert!(stream.copy_unflushed(program.word() as usize, buf) <= len),
+        23 => assert!(stream.copy_own_leftover(position(program) as usize, buf) <= len),
+        24 => assert!(stream.copy_unflushed(position(program) as usize, buf) <= len),
         25 => {
             let expected = stream.announce_reader(Bell::OnFutex);
             peer.scribble(program);
@@ -219,7 +200,7 @@ fn rest(stream: &Stream, peer: &Peer, program: &mut Program<'_>, step: u8, buf: 
 /// does what `bytes` say between any two looks. Every loop ends: with bytes that this side has
 /// written, in order, to the last, or with none. What it was told of the peer's bytes stays so.
 pub fn way_home(bytes: &[u8]) {
-    let mut program = Program(bytes);
+    let mut program = Program::new(bytes);
     let layout = Layout::new([RING as u32; 2]).unwrap();
     let made = Segment::create("fuzz", layout.len(), Access::ReadWrite);
     let Ok(NewSegment { segment, mapping: hostile }) = made else { return };
@@ -235,11 +216,11 @@ pub fn way_home(bytes: &[u8]) {
     let Some(inbox) = make_inbox() else { return };
     let Some(theirs) = Stream::new(theirs, layout, 1, Arc::new(inbox.inbox), 0) else { return };
     theirs.use_ring();
-    let _ = theirs.write(&[IoSlice::new(&[HONEST; RING][..program.len() / 2])], 0);
+    let _ = theirs.write(&[IoSlice::new(&[HONEST; RING][..length(&mut program) / 2])], 0);
     let mut written = 0;
     for _ in 0..program.byte() & 31 {
         peer.scribble(&mut program);
-        let mut buf = vec![0; program.len()];
+        let mut buf = vec![0; length(&mut program)];
         if program.byte() & 1 == 0 {
             buf.iter_mut().enumerate().for_each(|(at, byte)| *byte = number(written + at));
             if stream.write(&[IoSlice::new(&buf)], 0) == Err(crate::Stop::Full) {
@@ -271,7 +252,7 @@ fn flush_all(stream: &Stream, peer: &Peer, program: &mut Program<'_>, written: u
     let mut pieces = 0;
     while done < owed {
         peer.scribble_control(program);
-        let most = program.len().max(1);
+        let most = length(program).max(1);
         let mut sent = Vec::new();
         for span in stream.own_leftover_at(done, most).into_iter().flatten() {
             let mut part = vec![0; span.len()];
@@ -296,7 +277,7 @@ fn take_all(stream: &Stream, peer: &Peer, program: &mut Program<'_>, known: usiz
     let (mut done, mut news) = (0, 0);
     while done < owed && !stream.peer_flushes() {
         peer.scribble_control(program);
-        let mut buf = vec![0; program.len().max(1)];
+        let mut buf = vec![0; length(program).max(1)];
         let len = stream.copy_unflushed(done, &mut buf);
         assert!(len > 0 && done + len <= owed);
         if !stream.take_unflushed(done, len) {
@@ -342,19 +323,16 @@ fn make_inbox() -> Option<HostileInbox> {
 /// An inbox whose peers do what `bytes` say.
 pub fn inbox(bytes: &[u8]) {
     let Some(HostileInbox { inbox, hostile }) = make_inbox() else { return };
-    let mut program = Program(bytes);
+    let mut program = Program::new(bytes);
     for _ in 0..STEPS_MAX {
-        if program.0.is_empty() {
-            break;
-        }
-        let step = program.byte();
+        let Some(step) = program.step() else { break };
         let slot = u32::from_le_bytes(program.take()) >> (step >> 4 & 15);
         match step & 15 {
             0..6 => {
                 // Any word, or one of the first, where the bells and summaries are.
                 let end = if step & 16 == 0 { Inbox::LEN } else { 2048 };
                 let at = slot as usize * 8 % end;
-                let value = if step & 1 == 0 { u64::MAX } else { program.word() };
+                let value = if step & 1 == 0 { u64::MAX } else { position(&mut program) };
                 hostile.word64(at).unwrap().store(value, Ordering::Relaxed);
             }
             6..9 => take(&inbox, false),

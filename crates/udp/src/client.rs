@@ -122,7 +122,7 @@ impl Socket {
     fn submit(&mut self, deadline: Deadline) -> Result<Pending, Error> {
         let size = udp_wire::recvfrom_request_size(rt::Forms::machine(), DATA_MAX);
         let size = size.map_err(CallError::from)?;
-        let mut draft = self.udp.transport().start(self.base + RECVFROM, size.body_len);
+        let mut draft = self.udp.transport().start(self.base.wrapping_add(RECVFROM), size.body_len);
         let mut writer = draft.encoder();
         writer.set_forms(size.forms);
         udp_wire::put_recvfrom_request(&mut writer, DATA_MAX).map_err(CallError::from)?;

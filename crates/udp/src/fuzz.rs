@@ -13,6 +13,7 @@ use crate::server::Udp;
 use crate::stubs::server::{EndpointT, UdpService, udp_wire as wire};
 use core::net::Ipv4Addr;
 use core::time::Duration;
+use sojourn_ipc::fuzz::{Program, mutate};
 use sojourn_ipc::rt::loopback::{LoopServer, Loopback, Message, build};
 use sojourn_ipc::rt::{
     CallError, Deadline, Decoder, Draft, EncodeError, FdList, Forms, Reply, Service, Transport,
@@ -34,28 +35,13 @@ const NO_PORT: u16 = 9;
 /// The time limit of a call that waits for nobody.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// The bytes of a program, taken from the front; zeros when there are no more.
-struct Program<'b>(&'b [u8]);
-
-impl Program<'_> {
-    fn byte(&mut self) -> u8 {
-        let Some((first, rest)) = self.0.split_first() else { return 0 };
-        self.0 = rest;
-        *first
-    }
-
-    fn word(&mut self) -> u64 {
-        (0..8).fold(0, |word, _| word << 8 | u64::from(self.byte()))
-    }
-
-    /// Returns a length: mostly small, sometimes the largest one, or one more.
-    fn len(&mut self) -> u32 {
-        match self.byte() {
-            255 => crate::DATA_MAX,
-            254 => crate::DATA_MAX + 1,
-            253 => u32::MAX,
-            small => u32::from(small & 63),
-        }
+/// Returns a length: mostly small, sometimes the largest one, or one more.
+fn len(program: &mut Program<'_>) -> u32 {
+    match program.byte() {
+        255 => crate::DATA_MAX,
+        254 => crate::DATA_MAX + 1,
+        253 => u32::MAX,
+        small => u32::from(small & 63),
     }
 }
 
@@ -103,14 +89,14 @@ impl World {
                 })
             }
             SENDTO => {
-                let (to, len) = (self.endpoint(program), program.len().min(crate::DATA_MAX));
+                let (to, len) = (self.endpoint(program), len(program).min(crate::DATA_MAX));
                 let data = vec![program.byte(); len as usize];
                 build(wire::sendto_request_size(f, &to, &data)?, |writer| {
                     wire::put_sendto_request(writer, &to, &data)
                 })
             }
             _ => {
-                let size = program.len();
+                let size = len(program);
                 build(wire::recvfrom_request_size(f, size)?, |writer| {
                     wire::put_recvfrom_request(writer, size)
                 })
@@ -163,30 +149,13 @@ impl World {
     }
 }
 
-/// Changes a message: words, length.
-fn mutate(program: &mut Program<'_>, message: &mut Message) {
-    for _ in 0..program.byte() & 3 {
-        let at = usize::from(program.byte());
-        let word = message.body.len().checked_sub(1).map(|last| at % (last + 1));
-        match (program.byte() & 7, word) {
-            (0..3, Some(word)) => message.body[word] ^= 1 << (program.byte() & 63),
-            (3, Some(word)) => message.body[word] = program.word(),
-            (4, Some(word)) => message.body.truncate(word),
-            _ => message.body.push(program.word()),
-        }
-    }
-}
-
 /// Runs clients that send what `bytes` say.
 pub fn messages(bytes: &[u8]) {
     let server = Arc::new(Udp::new(false));
     let mut world = World::new(&server);
-    let mut program = Program(bytes);
+    let mut program = Program::new(bytes);
     for _ in 0..STEPS_MAX {
-        if program.0.is_empty() {
-            break;
-        }
-        let step = program.byte();
+        let Some(step) = program.step() else { break };
         let which = usize::from(step >> 6) % CLIENTS;
         match step & 63 {
             0 => world.clients[which] = None,
@@ -199,7 +168,7 @@ pub fn messages(bytes: &[u8]) {
                 let op = u16::from(step % 3);
                 let Ok(mut message) = world.message(&mut program, op) else { continue };
                 if program.byte() & 7 == 7 {
-                    mutate(&mut program, &mut message);
+                    mutate(&mut program, &mut message, &[]);
                 }
                 world.call(which, op, &message);
             }

@@ -28,6 +28,7 @@ const fn target(name: &'static str, runs: usize, run: Run) -> Target {
 pub const ALL: &[Target] = &[
     target("carrier_conntrack", 20_000, sojourn_carrier::fuzz::conntrack),
     target("cli_tables", 10_000, sojourn_cli::fuzz::tables),
+    target("driver_client", 2_000, sojourn_driver::fuzz::answers),
     target("driver_device", 2_000, sojourn_driver::fuzz::messages),
     target("filter_netlink", 20_000, sojourn_filter::fuzz::netlink),
     target("firewall_rules", 10_000, sojourn_firewall::fuzz::rules),

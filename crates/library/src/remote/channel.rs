@@ -11,6 +11,7 @@ use sojourn_ipc::{Connection, Deadline};
 use sojourn_pump::ancillary::ControlMessages;
 use sojourn_session::protocol::client::{
     AddressT, CONTROL_MAX, DATA_MAX, DONT_WAIT, PEEK, ProtocolClient, ProtocolReceiveFromOut,
+    ProtocolSendOut,
 };
 use sojourn_session::protocol::receiving::Receiver;
 use std::net::SocketAddr;
@@ -68,7 +69,7 @@ impl Channel {
         let part = &part[..part.len().min(DATA_MAX as usize)];
         let sent =
             receiver.client.with_deadline(Deadline::after(ANSWER_LIMIT)).send(session, part)?;
-        Ok(accept(sent.ret).map(|()| sent.sent as usize))
+        Ok(taken(&sent, part.len()))
     }
 
     /// Receives what is there, into the buffers beyond their first `skip` bytes.
@@ -140,12 +141,21 @@ impl Channel {
     }
 }
 
-/// Returns the failure of a call by its status.
+/// Returns the failure of a call by its status. One that is no error number makes no sense.
 pub(crate) fn accept(status: u32) -> Result<(), Failure> {
     match status {
         0 => Ok(()),
-        number => Err(Failure::Refused(Errno::from_raw_os_error(number.cast_signed()))),
+        1..4096 => Err(Failure::Refused(Errno::from_raw_os_error(status.cast_signed()))),
+        _ => Err(Failure::Refused(Errno::BADMSG)),
     }
+}
+
+/// Returns how many of `len` bytes the server has taken: of a connection that takes none now it has
+/// another answer, and a caller would try again for ever.
+fn taken(out: &ProtocolSendOut, len: usize) -> Result<usize, Failure> {
+    accept(out.ret)?;
+    let sent = out.sent as usize;
+    if sent > len || sent == 0 && len > 0 { Err(Failure::Refused(Errno::BADMSG)) } else { Ok(sent) }
 }
 
 /// Copies an answer's datagram to its room: control messages and bytes. Nothing of it is
@@ -218,6 +228,24 @@ mod tests {
         let large = vec![1; DATA_MAX as usize];
         let bufs = [IoSlice::new(&large), IoSlice::new(&large)];
         assert_eq!(gather(&bufs, 5, &mut Vec::new()).len(), DATA_MAX as usize, "one call's worth");
+    }
+
+    #[test]
+    fn a_status_that_is_no_error_number_is_an_error() {
+        assert_eq!(accept(0), Ok(()));
+        assert_eq!(accept(4095), Err(Failure::Refused(Errno::from_raw_os_error(4095))));
+        for status in [4096, 65_536, 1 << 31, u32::MAX] {
+            assert_eq!(accept(status), Err(Failure::Refused(Errno::BADMSG)), "{status}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_says_it_took_more_than_it_got_or_nothing_is_not_believed() {
+        let answer = |sent, len| taken(&ProtocolSendOut { ret: 0, sent }, len);
+        assert_eq!((answer(5, 5), answer(1, 5), answer(0, 0)), (Ok(5), Ok(1), Ok(0)));
+        for (sent, len) in [(6, 5), (0, 5), (1, 0), (u32::MAX, DATA_MAX as usize)] {
+            assert_eq!(answer(sent, len), Err(Failure::Refused(Errno::BADMSG)), "{sent} of {len}");
+        }
     }
 
     #[test]
