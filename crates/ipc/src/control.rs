@@ -27,8 +27,8 @@ pub(crate) enum Topic {
     /// Client: `a` greeting, `b` calls wanted outstanding | payload wanted << 32, `c` longest
     /// answer.
     Hello = 1,
-    /// Server: `number` index, `a` generation | slots << 32, `b` area | [`WHOLE`], `c` longest request,
-    /// `d` the endpoint's number in its address space; the region.
+    /// Server: `number` index, `a` generation | slots << 32, `b` area | [`WHOLE`], `c` longest
+    /// request, `d` the endpoint's number in its address space; the region.
     Welcome = 2,
     /// Server: `number` the reason.
     Refused = 3,

@@ -291,7 +291,7 @@ fn a_cold_lane_is_always_warmed() {
         let client = {
             let (region, socket) = (Arc::clone(&region), Arc::clone(&socket));
             thread::spawn(move || {
-                region.slot(1).publish(1 | SEND, 0, &[10]);
+                region.slot(Seq(1)).publish(1 | SEND, 0, &[10]);
                 if park::ring(&region.server_bell) == park::ON_SOCKET {
                     socket.send();
                 }
