@@ -148,8 +148,7 @@ impl Keeping {
         Ok(Some(left))
     }
 
-    /// Tells the keeper that the interface's filter has other descriptors than before. A name means
-    /// the same descriptor as long as the filter exists.
+    /// Tells the keeper that the interface's filter has other descriptors than before.
     pub(crate) fn link(&mut self, index: u32, filter: &Filter) {
         let Some(keeper) = &self.keeper else { return };
         let held = self.links.entry(index).or_default();

@@ -17,7 +17,47 @@ use std::collections::BTreeMap;
 
 const LINK: &str = "sojourn_link";
 const XDP_LINK: &str = "sojourn_xdplink";
+const GROUP: &str = "sojourn_group";
 const MEMBER: &str = "sojourn_member";
+
+/// The numbers in the names of what a filter closes and makes anew while it exists: its hooks and
+/// its group. With a name of its own each is released, and the next one held, by a keeper that goes
+/// by names.
+#[derive(Debug, Default)]
+pub(crate) struct HoldingNumbers {
+    last: u32,
+    pub(crate) hook: u32,
+    pub(crate) xdp: u32,
+    pub(crate) group: u32,
+}
+
+impl HoldingNumbers {
+    /// Returns a number that no earlier holding had.
+    pub(crate) fn fresh(&mut self) -> u32 {
+        self.last = self.last.wrapping_add(1);
+        self.last
+    }
+
+    /// Notes the number of a holding that was taken over.
+    fn adopted(&mut self, number: u32) -> u32 {
+        self.last = self.last.max(number);
+        number
+    }
+}
+
+/// A held descriptor with the number in its name.
+struct Numbered {
+    number: u32,
+    fd: OwnedFd,
+}
+
+/// Keeps the later one of two descriptors: the server may have died between the holding of the next
+/// one and the release of the one before.
+fn keep_later(kept: &mut Option<Numbered>, found: Numbered) {
+    if kept.as_ref().is_none_or(|kept| kept.number < found.number) {
+        *kept = Some(found);
+    }
+}
 
 /// Returns the name of an owner's packet socket in [`Filter::holdings`].
 #[must_use]
@@ -38,13 +78,15 @@ impl Filter {
     /// Returns every descriptor that the filter needs.
     ///
     /// Duplicates of these descriptors in another process keep the filter working when this process
-    /// dies.
+    /// dies. A name means the same descriptor as long as the filter exists.
     pub fn holdings(&self) -> Vec<Holding<BorrowedFd<'_>>> {
         let named = |name: &str, fd| Holding { name: name.to_owned(), fd };
         let mut held: Vec<_> = self.loaded.fds().map(|held| named(held.name, held.fd)).collect();
-        held.extend(self.hook.as_ref().and_then(Hook::fd).map(|fd| named(LINK, fd)));
-        held.extend(self.xdp.as_ref().map(|fd| named(XDP_LINK, fd.as_fd())));
-        held.extend(self.event_fd().map(|fd| named(&holding_of(OwnerId(0)), fd)));
+        let numbered = |prefix: &str, number: u32, fd| named(&format!("{prefix}{number}"), fd);
+        let HoldingNumbers { hook, xdp, group, .. } = self.numbers;
+        held.extend(self.hook.as_ref().and_then(Hook::fd).map(|fd| numbered(LINK, hook, fd)));
+        held.extend(self.xdp.as_ref().map(|fd| numbered(XDP_LINK, xdp, fd.as_fd())));
+        held.extend(self.event_fd().map(|fd| numbered(GROUP, group, fd)));
         for (owner, kind) in &self.owners {
             if let Owner::Direct { socket, .. } = kind {
                 held.push(named(&holding_of(*owner), socket.as_fd()));
@@ -68,16 +110,19 @@ impl Filter {
     /// `NotFound` if a descriptor is missing.
     pub fn adopt(holdings: Vec<Holding<OwnedFd>>, options: Options) -> Result<Self, AttachError> {
         let (mut fds, mut sockets) = (BTreeMap::new(), BTreeMap::new());
-        let (mut link, mut xdp) = (None, None);
+        let (mut link, mut xdp, mut sink) = (None, None, None);
         for Holding { name, fd } in holdings {
+            let number_after = |prefix: &str| name.strip_prefix(prefix)?.parse::<u32>().ok();
             if let Some(known) = Loaded::known(&name) {
                 fds.insert(known, fd);
-            } else if let Some(member) = name.strip_prefix(MEMBER).and_then(|at| at.parse().ok()) {
+            } else if let Some(member) = number_after(MEMBER) {
                 sockets.insert(OwnerId(member), fd);
-            } else if name == LINK {
-                link = Some(fd);
-            } else if name == XDP_LINK {
-                xdp = Some(fd);
+            } else if let Some(number) = number_after(LINK) {
+                keep_later(&mut link, Numbered { number, fd });
+            } else if let Some(number) = number_after(XDP_LINK) {
+                keep_later(&mut xdp, Numbered { number, fd });
+            } else if let Some(number) = number_after(GROUP) {
+                keep_later(&mut sink, Numbered { number, fd });
             }
         }
         let loaded = Loaded::from_fds(fds)?;
@@ -85,7 +130,14 @@ impl Filter {
         let interface = netlink::by_index(config.interface);
         let interface = interface.map_err(Failed::at("finding the interface"))?;
         let mut filter = Self::new(interface, options, loaded, config.members)?;
-        filter.xdp = xdp;
+        if let Some(Numbered { number, fd }) = xdp {
+            filter.numbers.xdp = filter.numbers.adopted(number);
+            filter.xdp = Some(fd);
+        }
+        if let Some(Numbered { number, fd }) = sink {
+            filter.numbers.group = filter.numbers.adopted(number);
+            filter.group = Some(Group::adopt(filter.interface.index, fd)?);
+        }
         filter.adopt_owners(sockets)?;
         filter.take_over_sessions();
         filter.adopt_hook(link)?;
@@ -97,10 +149,6 @@ impl Filter {
         // The sink's place in the map stores the next owner's number.
         self.next_owner = self.loaded.place(OwnerId(0)).map_or(1, |place| place.xsk);
         for (owner, socket) in sockets {
-            if owner == OwnerId(0) {
-                self.group = Some(Group::adopt(self.interface.index, socket)?);
-                continue;
-            }
             let has_xsks = self.loaded.place(owner).is_some_and(|place| place.queues > 0);
             self.owners.insert(owner, Owner::Direct { socket, has_xsks });
         }
@@ -118,12 +166,16 @@ impl Filter {
 
     /// Restores the hook. If there are sessions and no link was held, the program was attached to a
     /// queueing discipline, and it is attached there again.
-    fn adopt_hook(&mut self, link: Option<OwnedFd>) -> Result<(), Failed> {
-        self.hook = link.map(Hook::Link);
+    fn adopt_hook(&mut self, link: Option<Numbered>) -> Result<(), Failed> {
+        if let Some(Numbered { number, fd }) = link {
+            self.numbers.hook = self.numbers.adopted(number);
+            self.hook = Some(Hook::Link(fd));
+        }
         if self.hook.is_none() && self.flows().next().is_some() {
             let program = self.loaded.program(INGRESS)?;
             let (index, method) = (self.interface.index, self.options.method);
             self.hook = Some(Hook::new(program, INGRESS, index, method)?);
+            self.numbers.hook = self.numbers.fresh();
         }
         Ok(())
     }

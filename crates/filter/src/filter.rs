@@ -3,6 +3,7 @@
 //!
 //! Every call acts in the network name space of the calling thread, which must be the interface's.
 
+use crate::adopt::HoldingNumbers;
 use crate::error::{AttachError, Failed, FlowError};
 use crate::group::Group;
 use crate::hook::{Hook, Method};
@@ -80,6 +81,7 @@ pub struct Filter {
     pub(crate) config: Config,
     pub(crate) owners: BTreeMap<OwnerId, Owner>,
     pub(crate) next_owner: u32,
+    pub(crate) numbers: HoldingNumbers,
     sessions: HashMap<Key, OwnerId>,
     /// The fragment counter at the last search of the rules for notes.
     fragments: u64,
@@ -120,6 +122,7 @@ impl Filter {
             config,
             owners: BTreeMap::new(),
             next_owner: 1,
+            numbers: HoldingNumbers::default(),
             sessions: HashMap::new(),
             fragments: 0,
         })
@@ -270,6 +273,7 @@ impl Filter {
             let program = self.loaded.program(INGRESS)?;
             let (index, method) = (self.interface.index, self.options.method);
             self.hook = Some(Hook::new(program, INGRESS, index, method)?);
+            self.numbers.hook = self.numbers.fresh();
         }
         Ok(())
     }
@@ -284,6 +288,7 @@ impl Filter {
             let program = self.loaded.program(XDP)?;
             let link = sys::link(program, self.interface.index, sys::AttachPoint::Xdp, flags);
             self.xdp = Some(link.map_err(Failed::at("attaching the XDP program"))?);
+            self.numbers.xdp = self.numbers.fresh();
         }
         Ok(())
     }

@@ -68,6 +68,7 @@ impl Filter {
         if self.group.is_none() {
             let (select, sink) = (self.loaded.program(SELECT)?, self.loaded.program(SINK)?);
             self.group = Some(Group::new(self.interface.index, select, sink)?);
+            self.numbers.group = self.numbers.fresh();
         }
         let result = self.join(owner, filter.as_fd(), prepare);
         if result.is_err() {

@@ -174,7 +174,8 @@ fn a_keeper_ends_with_a_server_that_has_no_programs() {
         let (keeper, mut process) = Process::keeper(&place.0, 60_000);
         let _session = session(&mut filter);
         hold(&keeper, &filter);
-        keeper.release("sojourn_link").unwrap();
+        let hook = filter.holdings().into_iter().find(|held| held.name.starts_with("sojourn_link"));
+        keeper.release(&hook.unwrap().name).unwrap();
         drop(filter);
         wait_for("release", || (!attached().contains(&HOOK.to_owned())).then_some(()));
         assert!(!process.has_ended(), "its server lives");

@@ -10,7 +10,7 @@ use crate::connection::Pending;
 use crate::control::{self, Received};
 use crate::deadline::Deadline;
 use crate::grant::Memory;
-use crate::layout::Layout;
+use crate::layout::{Layout, Seq};
 use crate::link::ServerThread;
 use crate::link::{ClientLink, Terms};
 use crate::rt::loopback::Message;

@@ -7,7 +7,7 @@
 use super::peer::{Meeting, Peer, connection, meet, send_raw};
 use crate::connection::Connection;
 use crate::control::{self, Packet, Topic};
-use crate::layout::{Header, INLINE_MAX, Kind, LONG, Layout, is_call, next_seq};
+use crate::layout::{Header, INLINE_MAX, Kind, LONG, Layout, Seq, is_call, next_seq};
 use crate::message::bytes_of;
 use crate::rt::gather::Gather;
 use crate::rt::loopback::Message;
@@ -52,10 +52,10 @@ impl HostileServer {
     pub fn take_requests(&mut self) {
         while self.take(next_seq(self.peer.seq), false) {}
         while self.take(next_seq(self.peer.call), true) {}
-        self.peer.region.consumed().store(self.peer.seq, Ordering::Release);
+        self.peer.region.consumed().store(self.peer.seq.0, Ordering::Release);
     }
 
-    fn take(&mut self, seq: u32, is_direct: bool) -> bool {
+    fn take(&mut self, seq: Seq, is_direct: bool) -> bool {
         let line = self.peer.region.request(seq);
         let mut meta = [0];
         line.copy_out(&mut meta);
@@ -82,7 +82,7 @@ impl HostileServer {
         let fds: Vec<_> = (0..message.fds.len()).filter_map(|at| message.fds.peek(at)).collect();
         if !fds.is_empty() {
             header.fds = fds.len() as u8;
-            let packet = Packet::new(Topic::Descriptors, asked.seq);
+            let packet = Packet::new(Topic::Descriptors, asked.seq.0);
             let _ = control::send(self.peer.socket.as_fd(), packet, &fds);
         }
         let len = message.body.len() * 8;
@@ -129,7 +129,7 @@ impl HostileServer {
 }
 
 /// Returns the header of an answer in the area.
-fn long(seq: u32) -> Header {
+fn long(seq: Seq) -> Header {
     Header {
         seq,
         op: 0,
