@@ -42,6 +42,7 @@ cargo xtask COMMAND
   test              every check there is: format, lints, tests, models, documentation,
                     layers, columns, lengths, signatures, pages, licences
   test --quick      the same without slow tests, models, AArch64 and benchmarks' smoke test
+  test --tests      only the tests, with the release build that they run
   aarch64           build everything for AArch64 (a part of test), and run the tests that an
                     emulator can run
   lint              the checks that run nothing: format, layers, columns, lengths,
@@ -100,6 +101,7 @@ fn run() -> Result<()> {
         ["demo", "ipc"] => demo::run_demo(),
         ["test"] => test::run(again::Extent::Whole),
         ["test", "--quick"] => test::run(again::Extent::Quick),
+        ["test", "--tests"] => test::tests(),
         ["aarch64"] => aarch64::check(),
         ["lint"] => test::lint(),
         ["pages"] => pages::check(),

@@ -52,9 +52,7 @@ pub(crate) fn lint() -> Result<()> {
 /// Runs the checks; the whole of them has the slow tests, the models, the build for AArch64, and a
 /// short run of the benchmarks.
 pub(crate) fn run(extent: Extent) -> Result<()> {
-    ensure(TEST)?;
-    ensure_go()?;
-    c_libraries::fetch();
+    prepare()?;
     lint()?;
     // The tests of the C interface and of the whole system run the release build.
     build::everything()?;
@@ -70,6 +68,22 @@ pub(crate) fn run(extent: Extent) -> Result<()> {
     }
     again::report(&unsure);
     eprintln!("── all checks passed");
+    Ok(())
+}
+
+/// Runs the tests alone.
+pub(crate) fn tests() -> Result<()> {
+    prepare()?;
+    build::everything()?;
+    again::report(&again::tests(Extent::Whole)?);
+    Ok(())
+}
+
+/// Installs what the tests need.
+fn prepare() -> Result<()> {
+    ensure(TEST)?;
+    ensure_go()?;
+    c_libraries::fetch();
     Ok(())
 }
 

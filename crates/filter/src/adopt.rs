@@ -6,6 +6,7 @@
 use crate::error::{AttachError, Failed};
 use crate::filter::{Filter, Options};
 use crate::group::Group;
+use crate::holding_numbers::HoldingNumbers;
 use crate::hook::Hook;
 use crate::loader::{INGRESS, Loaded};
 use crate::netlink;
@@ -19,31 +20,6 @@ const LINK: &str = "sojourn_link";
 const XDP_LINK: &str = "sojourn_xdplink";
 const GROUP: &str = "sojourn_group";
 const MEMBER: &str = "sojourn_member";
-
-/// The numbers in the names of what a filter closes and makes anew while it exists: its hooks and
-/// its group. With a name of its own each is released, and the next one held, by a keeper that goes
-/// by names.
-#[derive(Debug, Default)]
-pub(crate) struct HoldingNumbers {
-    last: u32,
-    pub(crate) hook: u32,
-    pub(crate) xdp: u32,
-    pub(crate) group: u32,
-}
-
-impl HoldingNumbers {
-    /// Returns a number that no earlier holding had.
-    pub(crate) fn fresh(&mut self) -> u32 {
-        self.last = self.last.wrapping_add(1);
-        self.last
-    }
-
-    /// Notes the number of a holding that was taken over.
-    fn adopted(&mut self, number: u32) -> u32 {
-        self.last = self.last.max(number);
-        number
-    }
-}
 
 /// A held descriptor with the number in its name.
 struct Numbered {

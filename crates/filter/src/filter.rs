@@ -3,9 +3,9 @@
 //!
 //! Every call acts in the network name space of the calling thread, which must be the interface's.
 
-use crate::adopt::HoldingNumbers;
 use crate::error::{AttachError, Failed, FlowError};
 use crate::group::Group;
+use crate::holding_numbers::HoldingNumbers;
 use crate::hook::{Hook, Method};
 use crate::loader::{Config, INGRESS, Loaded, XDP};
 use crate::netlink::{self, Interface};

@@ -41,6 +41,7 @@ mod filter;
 #[doc(hidden)]
 pub mod fuzz;
 mod group;
+mod holding_numbers;
 mod hook;
 pub mod keeper;
 mod list;
