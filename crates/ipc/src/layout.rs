@@ -19,7 +19,7 @@ pub const INLINE_MAX: usize = INLINE_WORDS * 8;
 pub(crate) const INLINE_WORDS: usize = 14;
 /// The largest number of outstanding calls of a connection.
 pub(crate) const INFLIGHT_MAX: u32 = 64;
-/// The reply line that carries requests as well: see [`is_direct`].
+/// The reply line that carries requests as well: see [`Seq::is_direct`].
 pub(crate) const CALL_LINE: u8 = 0;
 
 const CONSUMED: usize = 128;
