@@ -1,4 +1,4 @@
-//! Runs all tests, several programs at once, and the failed ones once more, alone.
+//! Runs all tests, and the failed ones once more, alone.
 //!
 //! Many tests run real programs on two processors that other programs use too. A test that fails
 //! twice fails. A test that passes the second time is *unsure* and is named at the very end, so
@@ -18,12 +18,9 @@ use std::time::Instant;
 const PROGRAMS_MAX: usize = 5;
 /// Largest number of failed tests for a second run.
 const TESTS_MAX: usize = 10;
-/// Number of tests of one program that run at once. Tests of the whole system wait for much of
-/// their time, so two programs with two tests each keep two processors busy.
-const TESTS_AT_ONCE: usize = 2;
 
 /// The programs that take longest, the longest first, as measured on two processors. They start
-/// first, so that none of them is the last one to run; a quick run leaves them out.
+/// first, one at a time; a quick run leaves them out.
 #[rustfmt::skip]
 const SLOW: &[&str] = &[
     "system/conform", "preload/away", "system/network_programs", "system/programs",
@@ -63,9 +60,17 @@ struct Failure {
 pub(crate) fn tests(extent: Extent) -> Result<Vec<String>> {
     eprintln!("── tests");
     let start = Instant::now();
-    let programs = in_order(build()?, extent);
-    eprintln!("   built: {:.1} s; {} programs", start.elapsed().as_secs_f64(), programs.len());
-    let failed = run_all(programs)?;
+    let Groups { slow, quick } = groups(build()?);
+    let slow = if extent == Extent::Whole { slow } else { VecDeque::new() };
+    let count = slow.len() + quick.len();
+    eprintln!("   built: {:.1} s; {count} programs", start.elapsed().as_secs_f64());
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    // Tests of the whole system wait for much of their time, a half to two thirds of it on two
+    // processors. Beside each other two such programs were no faster, and tests that wait for what
+    // others do ran out of time.
+    let at_once = AtOnce { programs: 1, tests: processors + processors.div_ceil(2) };
+    let mut failed = run_all(slow, at_once)?;
+    failed.extend(run_all(quick, AtOnce { programs: processors, tests: processors })?);
     if !is_worth_another(&failed) {
         let names: Vec<_> = failed.iter().map(|failure| failure.program.name.as_str()).collect();
         bail!("tests: failed: {}", names.join(", "));
@@ -78,32 +83,43 @@ pub(crate) fn tests(extent: Extent) -> Result<Vec<String>> {
     Ok(unsure)
 }
 
-/// Puts slow programs first, or leaves them out.
-fn in_order(mut programs: Vec<TestProgram>, extent: Extent) -> VecDeque<TestProgram> {
-    let place = |program: &TestProgram| {
-        SLOW.iter().position(|slow| *slow == program.name).unwrap_or(SLOW.len())
-    };
-    programs.sort_by_key(place);
-    programs.retain(|program| extent == Extent::Whole || place(program) == SLOW.len());
-    programs.into()
+/// The programs of a workspace.
+struct Groups {
+    slow: VecDeque<TestProgram>,
+    quick: VecDeque<TestProgram>,
 }
 
-/// Runs programs, as many at once as there are processors, and prints what each has printed when
-/// it ends. Returns those that failed.
-fn run_all(programs: VecDeque<TestProgram>) -> Result<Vec<Failure>> {
+/// Parts the slow programs, the slowest first, from the others.
+fn groups(mut programs: Vec<TestProgram>) -> Groups {
+    let place = |program: &TestProgram| SLOW.iter().position(|slow| *slow == program.name);
+    programs.sort_by_key(|program| place(program).unwrap_or(SLOW.len()));
+    let (slow, quick) = programs.into_iter().partition(|program| place(program).is_some());
+    Groups { slow, quick }
+}
+
+/// How much runs at once.
+#[derive(Clone, Copy)]
+struct AtOnce {
+    programs: usize,
+    /// Tests of each program.
+    tests: usize,
+}
+
+/// Runs programs, and prints what each has printed when it ends. Returns those that failed.
+fn run_all(programs: VecDeque<TestProgram>, at_once: AtOnce) -> Result<Vec<Failure>> {
     let count = programs.len();
     let waiting = Mutex::new(programs);
     let (sender, ended) = channel();
     let mut failed = Vec::new();
     std::thread::scope(|scope| {
-        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+        for _ in 0..at_once.programs {
             let (waiting, sender) = (&waiting, sender.clone());
             scope.spawn(move || {
                 loop {
                     // The lock ends with the statement; the program runs without it.
                     let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
                     let Some(program) = next else { return };
-                    let outcome = program.run(TESTS_AT_ONCE, &[]);
+                    let outcome = program.run(at_once.tests, &[]);
                     if sender.send((program, outcome)).is_err() {
                         return;
                     }
@@ -175,13 +191,13 @@ mod tests {
     }
 
     #[test]
-    fn the_slowest_run_first_and_a_quick_run_has_none_of_them() {
-        let programs = named(&["a/b", SLOW[1], "c/d", SLOW[0]]);
-        let names = |extent| -> Vec<String> {
-            in_order(programs.clone(), extent).into_iter().map(|program| program.name).collect()
+    fn the_slowest_run_first_and_apart_from_the_others() {
+        let Groups { slow, quick } = groups(named(&["a/b", SLOW[1], "c/d", SLOW[0]]));
+        let names = |programs: VecDeque<TestProgram>| -> Vec<String> {
+            programs.into_iter().map(|program| program.name).collect()
         };
-        assert_eq!(names(Extent::Whole), [SLOW[0], SLOW[1], "a/b", "c/d"]);
-        assert_eq!(names(Extent::Quick), ["a/b", "c/d"]);
+        assert_eq!(names(slow), [SLOW[0], SLOW[1]]);
+        assert_eq!(names(quick), ["a/b", "c/d"]);
     }
 
     #[test]
@@ -200,10 +216,11 @@ mod tests {
 
     #[test]
     fn what_failed_is_told_and_programs_share_the_time() {
-        let failed = run_all(named(&["x/one", "x/two"]).into()).expect("both ran");
+        let at_once = AtOnce { programs: 2, tests: 1 };
+        let failed = run_all(named(&["x/one", "x/two"]).into(), at_once).expect("both ran");
         assert!(failed.is_empty());
         let bad = TestProgram::named("x/bad", "false");
-        let failed = run_all(vec![bad.clone()].into()).expect("it ran");
+        let failed = run_all(vec![bad.clone()].into(), at_once).expect("it ran");
         assert_eq!(failed[0].program, bad);
         assert!(run_again(&bad, &[]).is_err());
     }
