@@ -23,19 +23,20 @@ const TESTS_MAX: usize = 10;
 /// first, one at a time; a quick run leaves them out.
 #[rustfmt::skip]
 const SLOW: &[&str] = &[
-    "system/conform", "preload/away", "system/network_programs", "system/programs",
-    "idl/c_backend", "preload/handlers", "system/network_events", "system/crowd",
-    "preload/stack", "system/network_server", "system/network_ports", "server/apart",
+    "system/conform", "preload/away", "system/network_programs", "library/deaths",
+    "system/programs", "idl/c_backend", "preload/handlers", "system/network_events",
+    "library/moves", "preload/conform", "system/crowd", "preload/stack",
+    "system/network_server", "system/network_ports", "server/apart",
     "system/network_udp_home_server", "system/network_udp", "system/hostile", "system/hold",
-    "library/sojourn_library", "proto/simulation", "targets/corpora", "system/buffers",
-    "system/why", "system/abi", "idl/names", "system/network_udp_server", "system/network",
-    "system/network_home_server", "idl/depth", "system/network_survivors", "system/churn",
-    "system/network_options", "protocol/sojourn_protocol", "interop/pairs", "abi/objdump",
-    "interop/attack", "system/network_protocol_server", "system/network_udp_told",
-    "system/network_moves", "system/abi_odd", "system/network_udp_weather",
-    "system/network_routers", "bench/smoke", "system/network_rules", "system/torture",
-    "system/network_udp_paths", "preload/lost", "system/network_udp_moves", "preload/rewriting",
-    "preload/unseen",
+    "library/sojourn_library", "stream/fuzz_run", "proto/simulation", "targets/corpora",
+    "system/buffers", "system/why", "system/abi", "idl/names", "system/network_udp_server",
+    "system/network", "system/network_home_server", "server/hostile", "idl/depth",
+    "system/network_survivors", "system/churn", "system/network_options",
+    "protocol/sojourn_protocol", "interop/pairs", "abi/objdump", "interop/attack",
+    "system/network_protocol_server", "system/network_udp_told", "system/network_moves",
+    "system/abi_odd", "system/network_udp_weather", "system/network_routers", "bench/smoke",
+    "system/network_rules", "system/torture", "system/network_udp_paths", "preload/lost",
+    "system/network_udp_moves", "preload/rewriting", "preload/unseen",
 ];
 
 /// Which programs of the workspace run.

@@ -10,10 +10,13 @@ use crate::host::lock::lock;
 use crate::session::Session;
 use crate::session::directions::RxPhase;
 use core::mem::{Discriminant, discriminant};
+use sojourn_shm::deadline::now_ns;
 
-/// The most looks. Each move makes a second look necessary, and nothing moves eight times within
-/// one call.
+/// Looks without a pause. Each move makes a second look necessary.
 const LOOKS: usize = 8;
+/// The longest time of further looks, with pauses (nanoseconds): a peer that loses its processor in
+/// the middle of its flush shows the bytes in neither place, and to count none would be wrong.
+const LOOKS_NS: u64 = 2_000_000;
 
 /// The place of a session's bytes. While it stays the same none goes from the ring to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +29,12 @@ impl Session {
     /// Counts the bytes that `FIONREAD` must add to the kernel's count, for which `ask_kernel`
     /// asks, perhaps several times. Waits no longer than a receive that must not wait.
     pub(crate) fn queued_beside(&self, mut ask_kernel: impl FnMut()) -> usize {
-        for _ in 1..LOOKS {
+        let (mut looks, start) = (0, now_ns());
+        while looks < LOOKS || now_ns().saturating_sub(start) < LOOKS_NS {
+            looks += 1;
+            if looks > LOOKS {
+                std::thread::yield_now();
+            }
             let Some(before) = self.place_of_input() else {
                 if !self.wait_for_flush(false)
                     && let Some(more) = self.beside_a_flush(&mut ask_kernel)
