@@ -48,10 +48,12 @@ pub(crate) fn limit(resource: u32) -> u64 {
 /// Returns the status of the file at a path (stat(2)).
 pub(crate) fn status_at(path: &CStr) -> Option<libc::stat> {
     let mut status = core::mem::MaybeUninit::<libc::stat>::zeroed();
-    let arguments = [path.as_ptr() as usize, status.as_mut_ptr() as usize, 0, 0, 0, 0];
+    let (path, out) = (path.as_ptr() as usize, status.as_mut_ptr() as usize);
+    // AArch64 has no stat(2).
+    let arguments = [libc::AT_FDCWD as usize, path, out, 0, 0, 0];
     // SAFETY: a path that ends with a zero; `status` has room for the answer, and is zeroes if
     // there is none.
-    let (result, status) = unsafe { (call(libc::SYS_stat, arguments), status.assume_init()) };
+    let (result, status) = unsafe { (call(libc::SYS_newfstatat, arguments), status.assume_init()) };
     (result == 0).then_some(status)
 }
 
