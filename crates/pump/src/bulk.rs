@@ -102,7 +102,7 @@ pub struct Judge {
     last: Option<Sample>,
     slower: u32,
     bulk_since: Option<Instant>,
-    /// Bytes of the last slice, if it was not one of bulk.
+    /// Bytes of the last slice, if it was not one of bulk, until they are taken.
     exchanged: u64,
 }
 
@@ -117,9 +117,9 @@ impl Judge {
         exchanged: 0,
     };
 
-    /// Returns the bytes since the last sample but one, both ways; 0 if that was bulk.
-    pub fn exchanged(&self) -> u64 {
-        self.exchanged
+    /// Takes the bytes of the last slice, both ways; 0 if it was bulk, or they were taken.
+    pub fn take_exchanged(&mut self) -> u64 {
+        core::mem::take(&mut self.exchanged)
     }
 
     /// Takes a sample, about a tenth of a second after the last one. `total`: bytes so far, both

@@ -17,7 +17,6 @@ use crate::figures::{Beat, Figures};
 use crate::link_hop::{LinkHop, header_for};
 use crate::position;
 use crate::timing::OutgoingMessage;
-use core::num::NonZeroU64;
 use sojourn_netif::{Interface, Outgoing, SendError};
 use sojourn_proto::record::{IpOptions, Kind, SessionRecord};
 use sojourn_proto::tcp::{Connection, Limits, ReceiveEnd, Transmit};
@@ -65,8 +64,6 @@ pub struct Carried {
     beat: Beat,
     judge: Judge,
     sent_home_by: Option<Measurement>,
-    /// Bytes of questions and answers that the last beat has found, until they are counted.
-    exchanged: Option<NonZeroU64>,
     /// A message whose first segment the packet interface has, while times are wanted.
     leaving: Option<OutgoingMessage>,
 }
@@ -111,7 +108,6 @@ impl Carried {
             beat,
             judge: Judge::NONE,
             sent_home_by: None,
-            exchanged: None,
             leaving: None,
         })
     }

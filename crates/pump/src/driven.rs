@@ -67,7 +67,9 @@ impl DrivenSession {
 
     /// Returns true if the session may stay. `aggregate`: it may have to go home with all others.
     pub(crate) fn is_to_stay(&mut self, aggregate: Option<&mut Aggregate>, at: Instant) -> bool {
-        if let (Some(bytes), Some(all)) = (self.carried.take_exchanged(), aggregate)
+        let bytes = self.carried.take_exchanged();
+        if bytes > 0
+            && let Some(all) = aggregate
             && all.count_away(at, bytes)
         {
             self.carried.go_with_all();

@@ -7,7 +7,6 @@ use super::Carried;
 use crate::aggregate::Measurement;
 use crate::bulk::Judge;
 use crate::figures::Figures;
-use core::num::NonZeroU64;
 use sojourn_proto::time::Instant;
 
 impl Carried {
@@ -34,12 +33,12 @@ impl Carried {
         let has_more = peer_has_room && self.unsent_bytes() > 0;
         let verdict = self.judge.sample(now, self.connection.bytes_moved(), has_more);
         self.sent_home_by = verdict.map(Measurement::Own);
-        self.exchanged = NonZeroU64::new(self.judge.exchanged());
     }
 
-    /// Takes the bytes of questions and answers that the last beat has found.
-    pub(crate) fn take_exchanged(&mut self) -> Option<u64> {
-        self.exchanged.take().map(NonZeroU64::get)
+    /// Takes the bytes of questions and answers that the last beat has found; mostly 0.
+    #[inline]
+    pub(crate) fn take_exchanged(&mut self) -> u64 {
+        self.judge.take_exchanged()
     }
 
     /// Notes that the session goes home with all others of its process.
