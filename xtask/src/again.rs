@@ -9,7 +9,6 @@
 use crate::test_programs::{Outcome, TestProgram, build};
 use anyhow::{Result, bail};
 use std::collections::VecDeque;
-use std::io::Write;
 use std::sync::mpsc::channel;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -130,7 +129,7 @@ fn run_all(programs: VecDeque<TestProgram>, at_once: AtOnce) -> Result<Vec<Failu
         drop(sender);
         for (nth, (program, outcome)) in ended.iter().enumerate() {
             let outcome = outcome?;
-            show(&format!("{} of {count}", nth + 1), &program, &outcome)?;
+            show(&format!("{} of {count}", nth + 1), &program, &outcome);
             if !outcome.is_well {
                 failed.push(Failure { program, outcome });
             }
@@ -140,13 +139,11 @@ fn run_all(programs: VecDeque<TestProgram>, at_once: AtOnce) -> Result<Vec<Failu
 }
 
 /// Prints what a program has printed, under its name.
-fn show(what: &str, program: &TestProgram, outcome: &Outcome) -> Result<()> {
+fn show(what: &str, program: &TestProgram, outcome: &Outcome) {
     let seconds = outcome.time.as_secs_f64();
     let end = if outcome.is_well { "" } else { ", failed" };
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "     Ran {} ({what}; {seconds:.1} s{end})", program.name)?;
-    out.write_all(&outcome.output)?;
-    Ok(out.flush()?)
+    println!("     Ran {} ({what}; {seconds:.1} s{end})", program.name);
+    print!("{}", String::from_utf8_lossy(&outcome.output));
 }
 
 /// Returns true if so little has failed that a second run is sensible.
@@ -161,7 +158,7 @@ fn run_again(program: &TestProgram, failed: &[String]) -> Result<Vec<String>> {
     let name = &program.name;
     eprintln!("── once more, alone: {name}: {}", failed.join(", "));
     let outcome = program.run(1, failed)?;
-    show("once more", program, &outcome)?;
+    show("once more", program, &outcome);
     if !outcome.is_well {
         bail!("{name}: failed twice: {}", failed.join(", "));
     }
