@@ -6,12 +6,12 @@
 //! many tests fail, nothing is run again. Not here: the building and running of one program
 //! (`test_programs`), and the other checks (`test`).
 
+use crate::steps::Stopwatch;
 use crate::test_programs::{Outcome, TestProgram, build};
 use anyhow::{Result, bail};
 use std::collections::VecDeque;
 use std::sync::mpsc::channel;
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
 
 /// Largest number of failed test programs for a second run.
 const PROGRAMS_MAX: usize = 5;
@@ -59,11 +59,11 @@ struct Failure {
 /// If tests do not compile, if a test failed twice, or if many failed.
 pub(crate) fn tests(extent: Extent) -> Result<Vec<String>> {
     eprintln!("── tests");
-    let start = Instant::now();
+    let watch = Stopwatch::start();
     let Groups { slow, quick } = groups(build()?);
     let slow = if extent == Extent::Whole { slow } else { VecDeque::new() };
     let count = slow.len() + quick.len();
-    eprintln!("   built: {:.1} s; {count} programs", start.elapsed().as_secs_f64());
+    eprintln!("   built: {watch}; {count} programs");
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     // Tests of the whole system wait for much of their time, a half to two thirds of it on two
     // processors. Beside each other two such programs were no faster, and tests that wait for what
@@ -79,7 +79,7 @@ pub(crate) fn tests(extent: Extent) -> Result<Vec<String>> {
     for Failure { program, outcome } in failed {
         unsure.extend(run_again(&program, &outcome.failed)?);
     }
-    eprintln!("   tests: {:.1} s", start.elapsed().as_secs_f64());
+    eprintln!("   tests: {watch}");
     Ok(unsure)
 }
 

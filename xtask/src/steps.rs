@@ -1,9 +1,41 @@
-//! Running commands: the name and the duration of each are printed, and a failure names the
-//! command.
+//! Running commands: the name and the duration of each are printed, with the processor time that it
+//! took, and a failure names the command.
 
 use anyhow::{Context, Result, bail};
+use std::fmt;
 use std::process::Command;
 use std::time::Instant;
+
+/// Clock ticks in a second, in which `/proc` counts processor time (`USER_HZ`, time(7)).
+const TICKS: f64 = 100.0;
+
+/// The time since its beginning, and the processor time of the commands that ended meanwhile.
+pub(crate) struct Stopwatch {
+    start: Instant,
+    spent: f64,
+}
+
+impl Stopwatch {
+    pub(crate) fn start() -> Self {
+        Self { start: Instant::now(), spent: spent() }
+    }
+}
+
+impl fmt::Display for Stopwatch {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let spent = spent() - self.spent;
+        write!(f, "{:.1} s ({spent:.1} s of processors)", self.start.elapsed().as_secs_f64())
+    }
+}
+
+/// Returns the processor time in seconds of all commands that have ended (`cutime` and `cstime`,
+/// proc_pid_stat(5)); 0 where `/proc` does not tell it.
+fn spent() -> f64 {
+    let Ok(stat) = std::fs::read_to_string("/proc/self/stat") else { return 0.0 };
+    // The program's name, in parentheses, may have spaces. `cutime` is the 14th field behind it.
+    let fields = stat.rsplit(") ").next().unwrap_or_default().split(' ').skip(13).take(2);
+    fields.filter_map(|field| field.parse::<f64>().ok()).sum::<f64>() / TICKS
+}
 
 /// Returns a command made of words, the first of which is the program.
 pub(crate) fn command(words: &[&str]) -> Command {
@@ -23,13 +55,13 @@ pub(crate) fn cargo(words: &[&str]) -> Command {
 /// Runs a command to its end, under the name `what` in the output.
 pub(crate) fn run(what: &str, command: &mut Command) -> Result<()> {
     eprintln!("── {what}");
-    let start = Instant::now();
+    let watch = Stopwatch::start();
     let program = command.get_program().to_string_lossy().into_owned();
     let status = command.status().with_context(|| format!("{what}: cannot run {program}"))?;
     if !status.success() {
         bail!("{what}: failed ({status})");
     }
-    eprintln!("   {what}: {:.1} s", start.elapsed().as_secs_f64());
+    eprintln!("   {what}: {watch}");
     Ok(())
 }
 
