@@ -94,6 +94,7 @@ macro_rules! enter {
             "call sojourn_dispatch",
             "mov [rsp + {rax}], rax",
             $load,
+            concat!($name, "_bases:"),
             "mov rbx, [rsp + {fs}]",
             "wrfsbase rbx",
             concat!($name, "_leaving:"),
@@ -178,8 +179,8 @@ global_asm!(
     "mov r10d, 8",
     "mov eax, 14",
     "syscall",
-    "wrfsbase rbx",
-    "jmp sojourn_enter_go_leaving",
+    // The FS base changes there, and not here: no handler may find the guest's outside a window.
+    "jmp sojourn_enter_go_bases",
     // leave(): returns to the caller of `begin`, with the host's FS base.
     "sojourn_leave:",
     "mov rsp, gs:[40]",
