@@ -54,18 +54,10 @@ pub(crate) fn build() -> Result<()> {
     Ok(())
 }
 
-/// Builds the shipped packages, and the programs of whole-system tests, in release mode. One call
-/// for all: with other sets of packages cargo would choose other features and rebuild some of them
-/// each time.
+/// Builds the shipped packages, and the programs of whole-system tests, in release mode
+/// (`.cargo/config.toml` has the list).
 pub(crate) fn everything() -> Result<()> {
-    let packages = [
-        "ipc-c", "idl", "preload", "loader", "cli", "server", "protocol", "driver", "udp",
-        "buffers", "lab",
-    ];
-    let names = packages.map(|package| format!("sojourn-{package}"));
-    let mut words = vec!["build", "--release"];
-    words.extend(names.iter().flat_map(|name| ["-p", name]));
-    run("build", &mut cargo(&words))?;
+    run("build", &mut cargo(&["ship"]))?;
     link_libraries(Path::new("target/release"))
 }
 

@@ -48,25 +48,21 @@ fn interrupted(how: &str) {
 
 #[test]
 fn handlers_at_any_moment() {
-    common::test_what_ships();
     interrupted("plain");
 }
 
 #[test]
 fn handlers_on_a_stack_of_their_own() {
-    common::test_what_ships();
     interrupted("alternate");
 }
 
 #[test]
 fn handlers_that_jump_out() {
-    common::test_what_ships();
     interrupted("jump");
 }
 
 #[test]
 fn the_ends_of_children_told_by_a_pipe() {
-    common::test_what_ships();
     let server = common::server("handlers-pipe");
     let program = common::build("handlers", "pipe");
     run(&server, &program, &["pipe"]);
@@ -81,7 +77,6 @@ fn small(how: &str, plainly: usize) {
 
 #[test]
 fn threads_with_the_smallest_stack() {
-    common::test_what_ships();
     // The plain program does not use all of the smallest stack, so it is not given more with the
     // library.
     both("small", "thread", &["-Wl,-z,now"], &["thread", "0"], &["thread", "0"]);
@@ -89,12 +84,10 @@ fn threads_with_the_smallest_stack() {
 
 #[test]
 fn handlers_on_the_smallest_stack() {
-    common::test_what_ships();
     small("alternate", 512);
 }
 
 #[test]
 fn coroutines_on_small_stacks() {
-    common::test_what_ships();
     small("coroutine", 768);
 }

@@ -11,7 +11,6 @@ use std::process::Command;
 
 /// Builds the program with the libraries that it needs and opens; runs it.
 fn past(place: &str) {
-    common::test_what_ships();
     let server = common::server(&format!("past-{place}"));
     let part = |name: &str| {
         let options = ["-shared", "-fPIC", &format!("-DPART={name}")];

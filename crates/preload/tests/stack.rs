@@ -88,7 +88,6 @@ fn cases(user: &str) -> Vec<String> {
 
 #[test]
 fn every_exported_name_has_a_case() {
-    common::test_what_ships();
     let cases = cases("names");
     let missing: Vec<_> = exported().into_iter().filter(|name| !cases.contains(name)).collect();
     assert!(missing.is_empty(), "no case for {missing:?}");
@@ -96,7 +95,6 @@ fn every_exported_name_has_a_case() {
 
 #[test]
 fn the_first_call_takes_little() {
-    common::test_what_ships();
     let server = common::server("stack-first");
     let eager = |command: &mut Command| {
         command.env("SOJOURN_SERVER", server.address()).env("SOJOURN_MOVE_AFTER_CALLS", "0");
@@ -106,7 +104,6 @@ fn the_first_call_takes_little() {
 
 #[test]
 fn without_a_server_no_call_takes_more() {
-    common::test_what_ships();
     let nothing = |command: &mut Command| {
         command.env("SOJOURN_SERVER", "/nowhere").env("SOJOURN_MOVE_AFTER_CALLS", "0");
     };
@@ -123,19 +120,16 @@ fn moved(user: &str, names: &[String], what: &[&str]) {
 
 #[test]
 fn a_call_on_a_session_that_is_away_takes_little() {
-    common::test_what_ships();
     moved("away", &cases("away"), &["away"]);
 }
 
 #[test]
 fn the_same_of_tcp() {
-    common::test_what_ships();
     moved("tcp", &cases("tcp"), &["away", "tcp"]);
 }
 
 #[test]
 fn a_call_that_waits_takes_little() {
-    common::test_what_ships();
     let waiting = repeated().into_iter().filter(|name| !name.contains("mmsg")).collect::<Vec<_>>();
     moved("waits", &waiting, &["waits"]);
     moved("waits-tcp", &waiting, &["waits", "tcp"]);
@@ -143,7 +137,6 @@ fn a_call_that_waits_takes_little() {
 
 #[test]
 fn moves_take_little() {
-    common::test_what_ships();
     moved("moves", &repeated(), &["moves"]);
     moved("moves-tcp", &repeated(), &["moves", "tcp"]);
 }

@@ -84,12 +84,11 @@ fn empty() -> PathBuf {
 
 #[test]
 fn a_program_that_stays_small_pays_for_little() {
-    common::test_what_ships();
     let empty = empty();
     // Calls beyond those for an empty library: the kinds of the standard input and output, and, if
     // one is a pipe, two that open and close the C library's tables of functions.
     for (output, calls) in [(Stdio::null as fn() -> Stdio, 2), (Stdio::piped, 4)] {
-        let (ours, least) = (cost(common::library(), output), cost(&empty, output));
+        let (ours, least) = (cost(&common::library(), output), cost(&empty, output));
         assert!(least.calls > 10 && least.faults > 10, "{least:?}");
         assert!(ours.calls <= least.calls + calls, "{ours:?}, an empty library: {least:?}");
         if cfg!(target_arch = "x86_64") {
@@ -114,7 +113,6 @@ const SMALL: [(&[&str], usize); 5] = [
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn programs_of_a_script_stay_small() {
-    common::test_what_ships();
     let empty = empty();
     for (words, more) in SMALL {
         let faults = |library: &Path| {
@@ -127,7 +125,7 @@ fn programs_of_a_script_stay_small() {
             };
             (0..5).map(|_| faults(command())).min().unwrap()
         };
-        let (ours, least) = (faults(common::library()), faults(&empty));
+        let (ours, least) = (faults(&common::library()), faults(&empty));
         assert!(ours <= least + more, "{words:?}: {ours} faults, an empty library: {least}");
     }
 }
@@ -136,7 +134,6 @@ fn programs_of_a_script_stay_small() {
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn the_loader_relocates_little() {
-    common::test_what_ships();
     let output =
         Command::new("readelf").args(["--wide", "--relocs"]).arg(common::library()).output();
     let output = output.unwrap();
@@ -155,7 +152,6 @@ const EXCEPT: &str = "fork __fork _Fork vfork __vfork clone __clone daemon forkp
 /// run: nothing that it needs until the library is initialized waits for relocation.
 #[test]
 fn every_function_can_be_called_first() {
-    common::test_what_ships();
     let output = Command::new("nm").args(["-D", "--defined-only"]).arg(common::library()).output();
     let text = String::from_utf8(output.unwrap().stdout).unwrap();
     let names: Vec<&str> = text
@@ -175,7 +171,6 @@ fn every_function_can_be_called_first() {
 /// Calls that work, as the first ones of a program: `tests/c/early.c`.
 #[test]
 fn the_first_calls_work() {
-    common::test_what_ships();
     let program = common::build_with("early", "start", &["-pthread"]);
     common::same_command(|| Command::new(&program));
 }

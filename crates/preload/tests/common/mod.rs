@@ -10,61 +10,27 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Returns the folder of this test's build profile: `target/debug` or the like.
-fn profile() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    test.parent().unwrap().parent().unwrap().to_path_buf()
-}
-
-/// Builds a package with this test's profile. Returns the folder. Cargo builds neither a `cdylib`
-/// nor another package's program for a test.
-pub(crate) fn built(package: &str) -> PathBuf {
-    let profile = profile();
-    let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--quiet", "--package", package, "--target-dir"]);
-    build.arg(profile.parent().unwrap());
-    if profile.ends_with("release") {
-        build.arg("--release");
-    }
-    let status = build.current_dir(env!("CARGO_MANIFEST_DIR")).status().unwrap();
-    assert!(status.success(), "{package} does not build");
-    profile
-}
-
-/// True if the release build is tested instead of this test's profile.
-static SHIPS: AtomicBool = AtomicBool::new(false);
-
-/// Makes the release build the library under test. Unoptimized code takes more stack, and is linked
-/// with the compiler's own library, which programs of other C libraries do not find.
-pub(crate) fn test_what_ships() {
-    SHIPS.store(true, Ordering::Relaxed);
-}
-
-/// Builds the package under test. Returns the folder of the result.
-fn under_test(package: &str) -> PathBuf {
-    if SHIPS.load(Ordering::Relaxed) { shipped() } else { built(package) }
+/// Builds what is released, and returns the folder. The tests run that, whatever their own profile:
+/// unoptimized code takes more stack, and is linked with the compiler's own library, which programs
+/// of other C libraries do not find.
+pub(crate) fn shipped() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let test = std::env::current_exe().unwrap();
+        // The test is in `PROFILE/deps` of the target folder.
+        let target = test.ancestors().nth(3).unwrap();
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["ship", "--quiet", "--target-dir"]).arg(target);
+        assert!(build.current_dir(env!("CARGO_MANIFEST_DIR")).status().unwrap().success());
+        target.join("release")
+    })
 }
 
 /// Returns the path of the library under test.
-pub(crate) fn library() -> &'static Path {
-    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| under_test("sojourn-preload").join("libsojourn_preload.so"))
-}
-
-/// Builds the packages that are released. Returns the folder. One call builds them all, because
-/// separate calls would build some dependencies with different features again and again.
-fn shipped() -> PathBuf {
-    let target = profile().parent().unwrap().to_path_buf();
-    let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--quiet", "--release", "--target-dir"]).arg(&target);
-    for package in ["ipc", "idl", "preload", "cli", "server", "lab"] {
-        build.args(["--package", &format!("sojourn-{package}")]);
-    }
-    assert!(build.current_dir(env!("CARGO_MANIFEST_DIR")).status().unwrap().success());
-    target.join("release")
+pub(crate) fn library() -> PathBuf {
+    shipped().join("libsojourn_preload.so")
 }
 
 /// Builds `tests/c/NAME.c`. `user` names the test in the program's file name, because tests run in
@@ -196,12 +162,6 @@ impl Drop for Server {
     }
 }
 
-/// Builds the server. Returns the program's path.
-fn server_program() -> &'static PathBuf {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| under_test("sojourn-server").join("sojournd"))
-}
-
 pub(crate) fn server(name: &str) -> Server {
     server_with(name, &[])
 }
@@ -210,7 +170,7 @@ pub(crate) fn server(name: &str) -> Server {
 pub(crate) fn server_with(name: &str, options: &[&str]) -> Server {
     let folder = std::env::temp_dir().join(format!("sojourn-away-{}-{name}", std::process::id()));
     std::fs::create_dir(&folder).unwrap();
-    let mut child = Command::new(server_program())
+    let mut child = Command::new(shipped().join("sojournd"))
         .args(["--idle-exit", "120", "--address"])
         .arg(folder.join("server"))
         .args(options)
