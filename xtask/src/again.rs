@@ -34,8 +34,8 @@ const SLOW: &[&str] = &[
     "protocol/sojourn_protocol", "interop/pairs", "abi/objdump", "interop/attack",
     "system/network_protocol_server", "system/network_udp_told", "system/network_moves",
     "system/abi_odd", "system/network_udp_weather", "system/network_routers", "bench/smoke",
-    "system/network_rules", "system/torture", "system/network_udp_paths", "preload/lost",
-    "system/network_udp_moves", "preload/rewriting", "preload/unseen",
+    "system/network_rules", "system/torture", "system/network_udp_paths",
+    "system/network_udp_moves", "preload/rewriting",
 ];
 
 /// Which programs of the workspace run.
