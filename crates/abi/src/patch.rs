@@ -60,6 +60,32 @@ impl Trampoline {
         }
     }
 
+    /// Returns the address in the trampoline at which a thread goes on that is at `at` in the
+    /// program's text, where its instructions have been overwritten; the inverse of
+    /// [`Self::original`]. `None`: the text there is the program's.
+    #[must_use]
+    pub fn moved(&self, at: u64) -> Option<u64> {
+        let call = self.back - Self::CALL;
+        let behind = self.site + 2;
+        match at {
+            _ if at == self.site => Some(call),
+            _ if at < self.site => {
+                let by = self.site - at;
+                (by <= u64::from(self.before)).then(|| call - by)
+            }
+            _ if at >= behind => {
+                (at < behind + u64::from(self.after)).then(|| self.back + (at - behind))
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the address at which a call whose thread goes on at `back` begins again.
+    #[must_use]
+    pub fn again(back: u64) -> u64 {
+        back - Self::CALL
+    }
+
     /// Finds the trampoline in a list in ascending order, and returns what [`Self::original`] does.
     #[must_use]
     pub fn original_in(all: &[Self], at: u64) -> Option<u64> {

@@ -7,10 +7,10 @@
 
 use crate::guard::{has_started, is_initialized, is_inside, is_open};
 use crate::process::{ends_by_call, is_first_thread};
-use crate::raw::{self, Numbered};
+use crate::raw::Numbered;
 use crate::syscalls::{Dispatch, concerns, dispatch, forked, serve, served};
 use crate::trampoline::{Interposer, asks_first};
-use crate::{io, signals, stdio, vfork};
+use crate::{deferred, guests, io, signals, stdio, vfork};
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_long};
 use core::mem::MaybeUninit;
@@ -35,7 +35,7 @@ pub(crate) fn note_of_loader() -> Option<NoteFn> {
 }
 
 /// Returns true if this process is the loader's, with a guest in it.
-#[cfg(target_arch = "x86_64")]
+#[inline(always)]
 pub(crate) fn is_taken() -> bool {
     IS_TAKEN.load(Ordering::Relaxed)
 }
@@ -94,6 +94,7 @@ impl Table {
             (&raw mut (*at).vfork_begins).write_volatile(vfork::before_shared_child);
             (&raw mut (*at).vfork_ends).write_volatile(vfork::shared_child_ended);
             (&raw mut (*at).signal).write_volatile(signals::came_through_door);
+            (&raw mut (*at).due).write_volatile(deferred::due);
             (&raw mut (*at).thread_ends).write_volatile(thread_ends_by_call);
         }
         at
@@ -139,5 +140,7 @@ unsafe extern "C-unwind" fn open_door(
 /// result.
 unsafe extern "C-unwind" fn by_number(number: i64, arguments: &[usize; 6]) -> isize {
     // SAFETY: the program's own call.
-    unsafe { served(number, arguments).unwrap_or_else(|| raw::call(number, *arguments)) }
+    let result =
+        unsafe { served(number, arguments).unwrap_or_else(|| guests::call(number, *arguments)) };
+    if result == -(libc::EINTR as isize) { guests::interrupted(number, arguments) } else { result }
 }

@@ -42,6 +42,7 @@ mod first_calls;
 mod flags;
 mod follow;
 mod guard;
+mod guests;
 mod handlers;
 mod heap;
 mod host;
