@@ -221,6 +221,7 @@ global_asm!(
     "mov r10d, 8",
     "mov eax, 14",
     "syscall",
+    // The FS base changes there, and not here: no handler may find the guest's outside a window.
     "jmp sojourn_enter_go_check",
     // leave(): returns to the caller of `begin`, with the host's FS base.
     "sojourn_leave:",

@@ -146,8 +146,11 @@ fn wait(word: &AtomicU32) {
     }
 }
 
-/// The start function of a thread, which begins with all signals blocked.
+/// The start function of a thread. It begins with all signals blocked but the C library's own two,
+/// which pthread_create(3) opens in every new thread. They are the guest's here, and have no frame
+/// to interrupt before [`enter::begin`].
 extern "C" fn run(start: *mut c_void) -> *mut c_void {
+    raw::block_signals();
     let taken = Taken::from_pointer(start);
     let Start { frame, wanted, mask, begun } = STARTS.take(taken);
     let local = 0u8;

@@ -69,6 +69,11 @@ fn threads_are_cancelled_in_calls_that_wait() {
 }
 
 #[test]
+fn threads_are_cancelled_as_they_begin() {
+    case("cancelled_on_one");
+}
+
+#[test]
 fn alternate_stacks_may_be_small() {
     case("small");
 }

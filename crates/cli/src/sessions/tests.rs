@@ -89,6 +89,7 @@ fn info(row: &Row, kind: KindT, home: HomeT, reason: ReasonT) -> SessionInfoT {
         from: text(&row.from),
         to: text(&row.to),
         peer_pid: row.peer_pid.unwrap_or_default().0,
+        has_counts: row.sent.is_some(),
         sent: row.sent.unwrap_or(0),
         received: row.received.unwrap_or(0),
         datagrams_sent: 3,

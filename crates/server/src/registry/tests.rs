@@ -495,6 +495,7 @@ fn users_see_and_recall_their_own() {
     assert_eq!(rows.len(), 1);
     assert_eq!((rows[0].home, rows[0].reason, rows[0].age_ms), (HomeT::Kernel, ReasonT::NoPeer, 4));
     let rows = world.registry.list(Uid::from_raw(1000), 0, 9, &world.memory).rows;
+    assert!(rows[0].has_counts);
     assert_eq!((rows[0].sent, rows[0].received), (1000, 10));
     assert_eq!((rows[1].sent, rows[1].received), (10, 1000));
     assert_eq!(rows[0].from.as_deref(), rows[1].to.as_deref());

@@ -158,6 +158,7 @@ impl Registry {
             from: text(&end.identity.from),
             to: text(&end.identity.to),
             peer_pid: 0,
+            has_counts: false,
             sent: 0,
             received: 0,
             datagrams_sent: 0,
@@ -175,6 +176,7 @@ impl Registry {
             };
             row.reason = ReasonT::None;
             row.peer_pid = self.peer_of(stream, side).pid.0;
+            row.has_counts = !stream.region.is_none();
             if stream.kind == KindT::Udp {
                 let counts = memory.counts(&stream.region);
                 (row.sent, row.received) = (counts.sent_bytes, counts.received_bytes);

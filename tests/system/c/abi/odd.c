@@ -128,7 +128,16 @@ static void *waits(void *unused) {
     return NULL;
 }
 
-/* Threads are cancelled in calls that wait. */
+/* Has the process use one processor: a thread that wakes another up is interrupted at once, so that what it has begun
+ * is half done. */
+static void pin(void) {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(sched_getcpu(), &one);
+    NEED(sched_setaffinity(0, sizeof one, &one) == 0);
+}
+
+/* Threads are cancelled in calls that wait, and as they begin. */
 static void cancelled(void) {
     for (way = 0; way <= 5; way++) {
         NEED(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
@@ -145,6 +154,11 @@ static void cancelled(void) {
         close(ends[0]);
         close(ends[1]);
     }
+}
+
+static void cancelled_on_one(void) {
+    pin();
+    cancelled();
 }
 
 static void counts(int signal, siginfo_t *info, void *context) {
@@ -322,7 +336,8 @@ int main(int count_of_words, char **all) {
     signal(SIGALRM, hangs);
     alarm(LIMIT_S);
     static const struct { const char *name; void (*run)(void); } cases[] = {
-        { "room", room },   { "pointers", pointers }, { "cancelled", cancelled }, { "small", small },
+        { "room", room },   { "pointers", pointers }, { "cancelled", cancelled }, { "cancelled_on_one", cancelled_on_one },
+        { "small", small },
         { "replaced", replaced }, { "rooted", rooted }, { "traced", traced }, { "linked", linked }, { "shared", shared },
     };
     if (count_of_words < 2) return 1;

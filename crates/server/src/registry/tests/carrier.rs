@@ -22,6 +22,7 @@ fn streams_of_a_server_before_are_taken_over() {
     let rows = world.registry.list(Uid::from_raw(1000), 0, 9, &world.memory).rows;
     assert_eq!(rows.len(), 2);
     assert!(rows.iter().all(|row| row.stream == 77 && row.home == HomeT::Library));
+    assert!(rows.iter().all(|row| !row.has_counts), "an earlier server made the memory");
     assert_eq!((rows[0].peer_pid, rows[1].peer_pid), (2, 1));
     assert!(world.registry.recall_for(StreamNumber(77), Uid::from_raw(1000), 9));
     assert_eq!(world.recalled(1), Some((10, ReasonT::User)));
