@@ -41,11 +41,7 @@ fn may_wait(number: i64, second: usize) -> bool {
     #[cfg(target_arch = "x86_64")]
     if matches!(
         number,
-        libc::SYS_open
-            | libc::SYS_creat
-            | libc::SYS_select
-            | libc::SYS_poll
-            | libc::SYS_epoll_wait
+        libc::SYS_open | libc::SYS_creat | libc::SYS_select | libc::SYS_poll | libc::SYS_epoll_wait
     ) {
         return true;
     }

@@ -106,11 +106,7 @@ fn ended(result: isize) -> isize {
 ///
 /// # Safety
 /// As for the system call itself.
-pub(crate) unsafe fn unless_put_off(
-    thread: &Thread,
-    number: i64,
-    arguments: [usize; 6],
-) -> isize {
+pub(crate) unsafe fn unless_put_off(thread: &Thread, number: i64, arguments: [usize; 6]) -> isize {
     type PauseFn = unsafe extern "C" fn(*const AtomicU32, i64, *const [usize; 6]) -> isize;
     // Not by the global offset table: a guest that has no session yet comes here before the
     // relocation.

@@ -149,7 +149,10 @@ fn header_of(buffers: &[iovec]) -> msghdr {
 
 fn receive_message(fd: c_int, header: *mut msghdr, flags: c_int) -> isize {
     if door::is_taken() {
-        return guests::make(libc::SYS_recvmsg, [fd as usize, header as usize, flags as usize, 0, 0, 0]);
+        return guests::make(
+            libc::SYS_recvmsg,
+            [fd as usize, header as usize, flags as usize, 0, 0, 0],
+        );
     }
     // SAFETY: the callers' headers are valid; the kernel checks the program's pointers in them.
     unsafe { kernel!(SYS_recvmsg, c"recvmsg" as RecvMsgFn; fd, header, flags)() }
@@ -157,7 +160,10 @@ fn receive_message(fd: c_int, header: *mut msghdr, flags: c_int) -> isize {
 
 fn send_message(fd: c_int, header: *const msghdr, flags: c_int) -> isize {
     if door::is_taken() {
-        return guests::make(libc::SYS_sendmsg, [fd as usize, header as usize, flags as usize, 0, 0, 0]);
+        return guests::make(
+            libc::SYS_sendmsg,
+            [fd as usize, header as usize, flags as usize, 0, 0, 0],
+        );
     }
     // SAFETY: as above.
     unsafe { kernel!(SYS_sendmsg, c"sendmsg" as SendMsgFn; fd, header, flags)() }

@@ -6,8 +6,8 @@ use crate::enter::{Entry, entries};
 use crate::guest::guest;
 use core::ffi::c_int;
 use libc::{
-    REG_EFL, REG_R8, REG_R9, REG_R10, REG_R12, REG_R13, REG_R14, REG_R15, REG_RAX,
-    REG_RBP, REG_RBX, REG_RCX, REG_RDI, REG_RDX, REG_RIP, REG_RSI, REG_RSP, ucontext_t,
+    REG_EFL, REG_R8, REG_R9, REG_R10, REG_R12, REG_R13, REG_R14, REG_R15, REG_RAX, REG_RBP,
+    REG_RBX, REG_RCX, REG_RDI, REG_RDX, REG_RIP, REG_RSI, REG_RSP, ucontext_t,
 };
 use sojourn_abi::door::RESTART;
 
