@@ -9,10 +9,10 @@
 //! the handler may return, jump, or go on in another context (swapcontext(3)), for ever or until
 //! another context comes back to this one.
 //!
-//! *In a call* the signal is put off: sent again, blocked, and what waits in the call ends. When the
-//! frame is complete, the signal is unblocked on the guest's stack, and comes anew (`enter`). A call
-//! that has not begun, or that the kernel would restart, begins again once the handler has returned
-//! (`RESTART`).
+//! *In a call* the signal is put off: sent again, blocked, and what waits in the call ends. When
+//! the frame is complete, the signal is unblocked on the guest's stack, and comes anew (`enter`). A
+//! call that has not begun, or that the kernel would restart, begins again once the handler has
+//! returned (`RESTART`).
 //!
 //! Not here: the table of handlers (`actions`), handlers that interrupt the way in or out
 //! (`windows`), the registers that handlers see (`shown`).
@@ -32,7 +32,7 @@ use core::mem::offset_of;
 use libc::{REG_RIP, REG_RSP, siginfo_t, ucontext_t};
 use sojourn_abi::door::{RESTART, Signal};
 use sojourn_abi::patch::Trampoline;
-use windows::Place;
+use windows::{Place, mask_at};
 
 /// Bytes between the used part of the host's stack and what a handler's entry point uses of it: the
 /// red zone (System V ABI, AMD64 supplement) and more.
@@ -237,12 +237,6 @@ fn is_fault(signal: c_int, info: &siginfo_t) -> bool {
         libc::SIGSEGV | libc::SIGBUS | libc::SIGFPE | libc::SIGILL | libc::SIGTRAP | libc::SIGSYS
     );
     is_kind && info.si_code > 0
-}
-
-/// The kernel's set of blocked signals, which is the first word of the C library's larger one.
-fn mask_at(context: *mut ucontext_t) -> *mut u64 {
-    // SAFETY: computes an address only.
-    unsafe { (&raw mut (*context).uc_sigmask).cast() }
 }
 
 fn mask_of(context: &mut ucontext_t) -> u64 {

@@ -13,7 +13,7 @@
 
 use crate::tls::{Thread, here};
 use crate::turns::SignalInfo;
-use crate::{door, mask, raw};
+use crate::{mask, raw, taken};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, Ordering};
 use libc::{siginfo_t, ucontext_t};
@@ -171,7 +171,7 @@ pub(crate) extern "C" fn due() -> u64 {
 #[cold]
 #[inline(never)]
 pub(crate) fn release(thread: &Thread) {
-    if door::is_taken() {
+    if taken::is_taken() {
         return;
     }
     let signals = thread.put_off.swap(0, Ordering::Relaxed);

@@ -6,23 +6,19 @@
 //! call (`syscalls`), and programs whose calls are rewritten while they run (`own_calls`).
 
 use crate::guard::{has_started, is_initialized, is_inside, is_open};
+use crate::guests::Numbered;
 use crate::process::{ends_by_call, is_first_thread};
-use crate::raw::Numbered;
 use crate::syscalls::{Dispatch, concerns, dispatch, forked, serve, served};
 use crate::trampoline::{Interposer, asks_first};
-use crate::{deferred, guests, io, signals, stdio, vfork};
+use crate::{deferred, guests, io, signals, stdio, taken, vfork};
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_long};
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicPtr, Ordering};
 use sojourn_abi::door::{self, Door, NoteFn};
 
 type NumberFn =
     unsafe extern "C-unwind" fn(c_long, usize, usize, usize, usize, usize, usize) -> c_long;
-
-/// The loader has the table.
-#[unsafe(link_section = ".data.start")]
-static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// The loader's function that notes a hot session, a [`NoteFn`]; null outside the loader's process.
 static NOTE: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
@@ -32,12 +28,6 @@ pub(crate) fn note_of_loader() -> Option<NoteFn> {
     let note = NOTE.load(Ordering::Relaxed);
     // SAFETY: the loader, which has stored it, has passed a function of this type.
     (!note.is_null()).then(|| unsafe { core::mem::transmute::<*mut (), NoteFn>(note) })
-}
-
-/// Returns true if this process is the loader's, with a guest in it.
-#[inline(always)]
-pub(crate) fn is_taken() -> bool {
-    IS_TAKEN.load(Ordering::Relaxed)
 }
 
 asks_first!(before_syscall; syscall = 0);
@@ -129,7 +119,7 @@ unsafe extern "C-unwind" fn open_door(
         return -1;
     }
     stdio::belongs_to_loader();
-    IS_TAKEN.store(true, Ordering::Relaxed);
+    taken::take();
     NOTE.store(note as *mut (), Ordering::Relaxed);
     // SAFETY: a caller that knows the number passes such an address.
     unsafe { (at as *mut *const Door).write(TABLE.fill()) };

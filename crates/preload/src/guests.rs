@@ -1,4 +1,4 @@
-//! Calls of the loader's guest that the kernel serves in this process.
+//! Calls by number that the kernel serves, above all those of the loader's guest in this process.
 //!
 //! # Theory of operation
 //! No handler of the guest's runs while a call of its own is here: the handler may go on in another
@@ -10,10 +10,28 @@
 
 use crate::raw;
 use crate::tls::here;
-use crate::{errno, pause};
+use crate::{errno, pause, taken};
 use core::sync::atomic::Ordering;
 use libc::timeval;
 use sojourn_abi::door::RESTART;
+
+/// A system call that a program makes by its number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Numbered {
+    pub(crate) number: i64,
+    pub(crate) arguments: [usize; 6],
+}
+
+impl Numbered {
+    /// Makes the call unchanged. Returns its result in the C manner: -1 and `errno` for an error.
+    pub(crate) fn make(self) -> isize {
+        if taken::is_taken() {
+            return make(self.number, self.arguments);
+        }
+        // SAFETY: the program's own call, for the kernel to check.
+        errno::kernel(unsafe { raw::call(self.number, self.arguments) })
+    }
+}
 
 /// Makes a call of the guest's, unless a handler waits. Returns the kernel's result, or `RESTART`.
 ///

@@ -86,6 +86,7 @@ mod stack;
 mod start;
 mod stdio;
 mod syscalls;
+mod taken;
 mod threads;
 mod tls;
 mod trampoline;

@@ -123,7 +123,7 @@ pub(crate) unsafe fn unless_put_off(thread: &Thread, number: i64, arguments: [us
 /// # Safety
 /// As for the system call itself.
 pub(crate) unsafe fn call_masked(thread: &Thread, number: i64, arguments: [usize; 6]) -> isize {
-    if crate::door::is_taken() {
+    if crate::taken::is_taken() {
         // SAFETY: the caller answers for the call.
         return ended(unsafe { unless_put_off(thread, number, arguments) });
     }

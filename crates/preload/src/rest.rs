@@ -13,7 +13,7 @@ use crate::library::{FromKernel, PollFd};
 use crate::prototypes::{PollFn, RecvMsgFn, SendMsgFn, VectorFn};
 use crate::raw;
 use crate::vectors;
-use crate::{door, guests};
+use crate::{guests, taken};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering;
 use libc::{iovec, msghdr};
@@ -148,7 +148,7 @@ fn header_of(buffers: &[iovec]) -> msghdr {
 }
 
 fn receive_message(fd: c_int, header: *mut msghdr, flags: c_int) -> isize {
-    if door::is_taken() {
+    if taken::is_taken() {
         return guests::make(
             libc::SYS_recvmsg,
             [fd as usize, header as usize, flags as usize, 0, 0, 0],
@@ -159,7 +159,7 @@ fn receive_message(fd: c_int, header: *mut msghdr, flags: c_int) -> isize {
 }
 
 fn send_message(fd: c_int, header: *const msghdr, flags: c_int) -> isize {
-    if door::is_taken() {
+    if taken::is_taken() {
         return guests::make(
             libc::SYS_sendmsg,
             [fd as usize, header as usize, flags as usize, 0, 0, 0],
@@ -170,7 +170,7 @@ fn send_message(fd: c_int, header: *const msghdr, flags: c_int) -> isize {
 }
 
 fn write_vector(fd: c_int, at: *const iovec, count: c_int) -> isize {
-    if door::is_taken() {
+    if taken::is_taken() {
         return guests::make(libc::SYS_writev, [fd as usize, at as usize, count as usize, 0, 0, 0]);
     }
     // SAFETY: the kernel checks the program's buffers.
@@ -179,7 +179,7 @@ fn write_vector(fd: c_int, at: *const iovec, count: c_int) -> isize {
 
 fn wait(one: *mut PollFd, ms: c_int) -> isize {
     #[cfg(target_arch = "x86_64")]
-    if door::is_taken() {
+    if taken::is_taken() {
         return guests::make(libc::SYS_poll, [one as usize, 1, ms as usize, 0, 0, 0]);
     }
     // SAFETY: the caller's descriptor.

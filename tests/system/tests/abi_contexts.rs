@@ -1,5 +1,5 @@
-//! Tests of loaded programs that switch between contexts in signal handlers: user-level threads that
-//! are preempted at any instruction, in the middle of calls on sessions that move.
+//! Tests of loaded programs that switch between contexts in signal handlers: user-level threads
+//! that are preempted at any instruction, in the middle of calls on sessions that move.
 //!
 //! The program is `c/abi/contexts.c`, linked in every way; it checks every byte itself. Not here:
 //! handlers that return or jump out (`abi.rs`).

@@ -88,7 +88,7 @@ pub(super) fn complete(interrupted: &mut ucontext_t, block: &mut Block) {
         interrupted.uc_mcontext.gregs[register as usize] = value(frame) as i64;
     }
     // SAFETY: the kernel's context; its set is the first word of the C library's.
-    unsafe { *super::mask_at(interrupted) &= !block.due };
+    unsafe { *mask_at(interrupted) &= !block.due };
     block.due = 0;
 }
 
@@ -106,4 +106,10 @@ pub(super) fn give_up(interrupted: &mut ucontext_t, block: &mut Block, signal: c
     unsafe { (*frame).rax = result };
     interrupted.uc_mcontext.gregs[REG_RSP as usize] = frame as i64;
     interrupted.uc_mcontext.gregs[REG_RIP as usize] = entry.check as i64;
+}
+
+/// The kernel's set of blocked signals, which is the first word of the C library's larger one.
+pub(super) fn mask_at(context: *mut ucontext_t) -> *mut u64 {
+    // SAFETY: computes an address only.
+    unsafe { (&raw mut (*context).uc_sigmask).cast() }
 }

@@ -167,48 +167,45 @@ static void cancelled_on_one(void) {
 
 #ifdef __GLIBC__
 static volatile int is_seen, unwinds;
+static pid_t sleeper;
 
 static _Unwind_Reason_Code sees(struct _Unwind_Context *context, void *start) {
     is_seen |= _Unwind_GetRegionStart(context) == (unsigned long)start;
     return _URC_NO_REASON;
 }
 
-static void waits_in(int fd);
+static void waits_in(void);
 
 static void looks(int signal) {
     is_seen = 0;
     _Unwind_Backtrace(sees, waits_in);
     unwinds += is_seen;
     /* A call that is restarted ends now. */
-    if (signal == SIGUSR2) write(ends[1], "a", 1);
+    if (signal == SIGUSR2) kill(sleeper, SIGKILL);
 }
 
-__attribute__((noinline)) static void waits_in(int fd) {
-    char byte;
-    struct pollfd one = { fd, POLLIN, 0 };
-    NEED(read(fd, &byte, 1) == (way ? 1 : -1));
-    if (!way) NEED(poll(&one, 1, -1) == -1 && pause() == -1);
+__attribute__((noinline)) static void waits_in(void) {
+    if (way) NEED(waitpid(sleeper, NULL, 0) == sleeper);
+    else NEED(poll(NULL, 0, -1) == -1 && pause() == -1);
 }
 
-/* A handler sees the calls that led to the call that it has interrupted. */
+/* A handler sees what led to the call that it has interrupted: one that fails, and one that is restarted. */
 static void unwound(void) {
-    struct sigaction action = { .sa_handler = looks };
-    NEED(pipe(ends) == 0);
-    timer_t timer;
     for (way = 0; way < 2; way++) {
+        struct sigaction action = { .sa_handler = looks, .sa_flags = way ? SA_RESTART : 0 };
         struct sigevent event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = way ? SIGUSR2 : SIGUSR1 };
-        struct itimerspec when = { { 0, 20000000 }, { 0, 20000000 } }, off = { 0 };
-        action.sa_flags = way ? SA_RESTART : 0;
+        struct itimerspec when = { { 0, 20000000 }, { 0, 20000000 } }, never = { 0 };
+        timer_t timer;
         NEED(sigaction(event.sigev_signo, &action, NULL) == 0 && timer_create(CLOCK_MONOTONIC, &event, &timer) == 0);
         for (int round = 0; round < 10; round++) {
+            sleeper = way ? fork() : 0;
+            if (way && sleeper == 0) for (;;) pause();
             unwinds = 0;
             NEED(timer_settime(timer, 0, &when, NULL) == 0);
-            waits_in(ends[0]);
-            NEED(timer_settime(timer, 0, &off, NULL) == 0 && unwinds >= 1);
-            NEED(fcntl(ends[0], F_SETFL, O_NONBLOCK) == 0);
-            for (char byte; read(ends[0], &byte, 1) == 1;) {}
-            NEED(fcntl(ends[0], F_SETFL, 0) == 0);
+            waits_in();
+            NEED(timer_settime(timer, 0, &never, NULL) == 0 && unwinds >= (way ? 1 : 2));
         }
+        NEED(timer_delete(timer) == 0);
     }
 }
 #else
