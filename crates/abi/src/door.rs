@@ -13,14 +13,15 @@ use core::ffi::{c_int, c_void};
 pub const NUMBER: i64 = -0x534f_4a01;
 
 /// The version of the table, which changes with every change of [`Door`] and of the arguments.
-pub const VERSION: usize = 4;
+pub const VERSION: usize = 5;
+
+/// The error of a call that a handler has interrupted, and that is to begin again once the handler
+/// has run (the kernel's `ERESTARTSYS`, which no program sees).
+pub const RESTART: i32 = 512;
 
 /// Notes that the guest has a hot session. Called once, by a thread that has descriptors of its
 /// own.
 pub type NoteFn = extern "C" fn();
-
-/// Runs a handler of the guest's, given the data that were passed along with the function.
-pub type RunFn = unsafe extern "C-unwind" fn(*mut c_void);
 
 /// A signal, with the arguments of the kernel's handler function.
 #[repr(C)]
@@ -36,10 +37,10 @@ pub struct Signal {
     pub context: *mut c_void,
     /// The address that is installed in the kernel for this handler.
     pub entry: usize,
-    /// The function that runs the guest's handler.
-    pub run: RunFn,
-    /// The argument of `run`.
-    pub data: *mut c_void,
+    /// True if it has interrupted a call of the guest's.
+    pub is_inside: bool,
+    /// True if the interrupted instruction itself has raised it: the call will not go on.
+    pub is_fault: bool,
 }
 
 /// The table of functions. All are called by a thread of the C library's, and never from within
@@ -62,11 +63,15 @@ pub struct Door {
     pub vfork_begins: extern "C" fn(),
     /// Notes, in the parent, that this child runs its own program or has ended.
     pub vfork_ends: extern "C" fn(),
-    /// Delivers a signal: has its handler run now, or later by sending the signal again.
+    /// Takes note of a signal. Within a call it is put off: sent again, blocked, and the call's
+    /// waits end. Outside calls its handler is about to run.
     ///
     /// # Safety
     /// Must be called by the kernel's handler function, with the arguments of that function.
     pub signal: unsafe extern "C-unwind" fn(signal: &Signal),
+    /// Returns the signals that were put off in this thread, which the caller unblocks when the
+    /// guest goes on.
+    pub due: extern "C" fn() -> u64,
     /// Announces the end of a thread of the guest's, which may end the process with this status.
     pub thread_ends: extern "C" fn(status: c_int),
 }

@@ -38,6 +38,8 @@ pub struct Trampoline {
     before: u8,
     /// The number of bytes behind it.
     after: u8,
+    /// True if a thread may go on at the `syscall` itself: there is a jump.
+    is_entered: bool,
 }
 
 impl Trampoline {
@@ -58,6 +60,32 @@ impl Trampoline {
             _ if at >= call => Some(self.site),
             _ => (at + before >= call).then(|| self.site - (call - at)),
         }
+    }
+
+    /// Returns the address in the trampoline at which a thread goes on that is at `at` in the
+    /// program's text, where its instructions have been overwritten; the inverse of
+    /// [`Self::original`]. `None`: it goes on where it is, in the program's text or at a jump.
+    #[must_use]
+    pub fn moved(&self, at: u64) -> Option<u64> {
+        let call = self.back - Self::CALL;
+        let behind = self.site + 2;
+        match at {
+            _ if at == self.site => (!self.is_entered).then_some(call),
+            _ if at < self.site => {
+                let by = self.site - at;
+                (by < u64::from(self.before)).then(|| call - by)
+            }
+            _ if at >= behind => {
+                (at < behind + u64::from(self.after)).then(|| self.back + (at - behind))
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the address at which a call whose thread goes on at `back` begins again.
+    #[must_use]
+    pub fn again(back: u64) -> u64 {
+        back - Self::CALL
     }
 
     /// Finds the trampoline in a list in ascending order, and returns what [`Self::original`] does.
@@ -119,7 +147,12 @@ pub fn rewrite(
         // `lea` has 7 bytes, the jump 6 and `syscall` 2.
         let back = code.here() + Trampoline::CALL;
         code.enter(back, region)?;
-        trampolines.push(Trampoline { back, site: site.at, before, after });
+        // `mov eax, number` may be repeated: in the place of the `syscall` there is a jump back to
+        // the jump, for threads that a handler has seen at their call.
+        let is_repeated = matches!(site.rewrite, Rewrite::Before(5))
+            && from(site.at - u64::from(before), before).starts_with(&[0xb8]);
+        let is_entered = is_repeated || before == 0;
+        trampolines.push(Trampoline { back, site: site.at, before, after, is_entered });
         code.put(&[0x0f, 0x05]);
         code.put(from(site.at + 2, after));
         code.jump(site.at + 2 + u64::from(after))?;
@@ -127,10 +160,12 @@ pub fn rewrite(
         let Range { start: at, end } = site.moved();
         let mut patch = Code { at, bytes: Vec::new() };
         patch.jump(start)?;
-        // The program's own `syscall` stays where it is: the kernel restarts an interrupted call at
-        // that address.
+        // Other `syscall`s stay where they are.
         let end = if matches!(site.rewrite, Rewrite::Before(_)) { site.at } else { end };
         patch.bytes.resize((end - at) as usize, 0x90);
+        if is_repeated {
+            patch.bytes.extend([0xeb, 0xf9]);
+        }
         patches.push(Patch { at, bytes: patch.bytes });
     }
     Ok(Rewritten { region: code.bytes, trampolines, patches })
@@ -208,12 +243,12 @@ mod tests {
     }
 
     #[test]
-    fn the_number_moves_and_the_call_stays() {
+    fn the_number_moves_and_the_call_leads_to_it() {
         let (text, done) = rewritten(b"\xb8\x27\0\0\0\x0f\x05\xc3");
         let at_site = instructions(&text[512..], TEXT + 512);
         assert_eq!(at_site[0].mnemonic(), Mnemonic::Jmp);
         assert_eq!(at_site[0].near_branch_target(), REGION + 16);
-        assert_eq!(at_site[1].mnemonic(), Mnemonic::Syscall);
+        assert_eq!(at_site[1].near_branch_target(), TEXT + 512);
         let there = instructions(&done.region[16..], REGION + 16);
         assert_eq!((there[0].mnemonic(), there[0].immediate32()), (Mnemonic::Mov, 39));
         let back = there[1].ip_rel_memory_address();
@@ -235,6 +270,40 @@ mod tests {
         assert_eq!((there[2].mnemonic(), there[2].next_ip()), (Mnemonic::Syscall, back));
         assert_eq!((there[3].mnemonic(), there[3].ip()), (Mnemonic::Cmp, back));
         assert_eq!(there[4].near_branch_target(), TEXT + 512 + 10);
+    }
+
+    #[test]
+    fn a_thread_finds_back_from_the_address_that_it_was_shown() {
+        // A number, a number that is a register's (the call stays), and what follows the call.
+        for code in [
+            &b"\xb8\x27\0\0\0\x0f\x05\xc3"[..],
+            b"\x4c\x89\x5c\x24\x08\x0f\x05\xc3",
+            b"\xeb\x00\x0f\x05\x48\x3d\x01\xf0\xff\xff\x73\x01",
+        ] {
+            let (text, done) = rewritten(code);
+            let [one] = done.trampolines[..] else { panic!("one call") };
+            let call = Trampoline::again(one.back);
+            let start = call - u64::from(one.before);
+            // The address at which a thread goes on: the shown one may have a jump.
+            let goes_on = |shown: u64| match one.moved(shown) {
+                Some(at) => at,
+                None => {
+                    let mut all = instructions(&text[(shown - TEXT) as usize..], shown);
+                    while all[0].mnemonic() == Mnemonic::Jmp && all[0].len() == 2 {
+                        let to = all[0].near_branch_target();
+                        all = instructions(&text[(to - TEXT) as usize..], to);
+                    }
+                    all[0].near_branch_target()
+                }
+            };
+            assert_eq!(goes_on(one.original(start).unwrap()), start);
+            let again = goes_on(one.original(call).unwrap());
+            assert!(again == call || (again == start && code[0] == 0xb8));
+            for behind in 0..u64::from(one.after) {
+                assert_eq!(goes_on(one.original(one.back + behind).unwrap()), one.back + behind);
+            }
+            assert_eq!(one.moved(one.site + 2 + u64::from(one.after)), None);
+        }
     }
 
     #[test]

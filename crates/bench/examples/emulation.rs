@@ -279,11 +279,11 @@ extern "C" fn nothing() {}
 
 extern "C" fn ends(_: c_int) {}
 
-/// # Safety
-/// Called by the kernel's handler function, with what that got.
-unsafe extern "C-unwind" fn signalled(signal: &Signal) {
-    // SAFETY: the loader's own function, with what it gave for it.
-    unsafe { (signal.run)(signal.data) }
+/// The emulation's program has no handlers.
+unsafe extern "C-unwind" fn signalled(_: &Signal) {}
+
+extern "C" fn nothing_due() -> u64 {
+    0
 }
 
 static DOOR: Door = Door {
@@ -293,6 +293,7 @@ static DOOR: Door = Door {
     vfork_begins: nothing,
     vfork_ends: nothing,
     signal: signalled,
+    due: nothing_due,
     thread_ends: ends,
 };
 

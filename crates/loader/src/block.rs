@@ -84,10 +84,18 @@ pub(crate) struct Block {
     pub(crate) left: usize,
     /// The addresses of the host's stack.
     pub(crate) stack: Range<usize>,
-    /// The place of the thread's first frame.
-    pub(crate) first: usize,
-    /// The calls that were interrupted by handlers which are running, or which have jumped out.
-    pub(crate) levels: Levels,
+    /// Not 0 if signals were put off during the call.
+    pub(crate) pending: usize,
+    /// The signals that are unblocked now that the call has ended, as a set of the kernel's.
+    pub(crate) due: u64,
+    /// Those of them that the guest has blocked, except during the call.
+    pub(crate) blocked: u64,
+    /// The signals that were put off in a child that is alone.
+    pub(crate) put_off: u64,
+    /// The number of the call during which a signal was put off.
+    pub(crate) number: usize,
+    /// The signal mask of the handler that is about to run.
+    pub(crate) mask: u64,
     /// The alternate stack that the guest has set.
     pub(crate) alternate: AlternateStack,
     /// The address of `CLONE_CHILD_CLEARTID` (clone(2)), if the loader clears it instead of the
@@ -119,9 +127,6 @@ const _: () = {
     assert!(FRAME.is_multiple_of(64) && core::mem::offset_of!(Frame, rsp) == FRAME - 8);
 };
 
-/// The most nested interruptions of calls that are noted.
-const LEVELS: usize = 8;
-
 /// The guest's alternate stack (sigaltstack(2)); all zero for none.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
@@ -137,48 +142,6 @@ impl AlternateStack {
     }
 }
 
-/// A handler that interrupted a call.
-#[derive(Clone, Copy, Debug, Default)]
-struct Level {
-    /// The place of the next frame before it.
-    next: usize,
-    /// The guest's stack pointer at the call.
-    rsp: usize,
-}
-
-/// The handlers that interrupted calls.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Levels {
-    all: [Level; LEVELS],
-    pub(crate) count: usize,
-}
-
-impl Levels {
-    /// Notes an interruption. Those beyond the last place are given up together with the last one.
-    pub(crate) fn push(&mut self, next: usize, rsp: usize) {
-        if let Some(level) = self.all.get_mut(self.count) {
-            *level = Level { next, rsp };
-            self.count += 1;
-        }
-    }
-
-    /// Removes the latest interruptions whose call is dead. Returns the place of the next frame
-    /// before the last one removed; `None` if none was removed.
-    pub(crate) fn give_up(&mut self, is_dead: impl Fn(usize) -> bool) -> Option<usize> {
-        let mut next = None;
-        while let Some(Level { next: before, rsp }) =
-            self.count.checked_sub(1).map(|last| self.all[last])
-        {
-            if !is_dead(rsp) {
-                break;
-            }
-            self.count -= 1;
-            next = Some(before);
-        }
-        next
-    }
-}
-
 impl Block {
     /// Makes a block for a thread with the host's stack `stack`, whose frames go below `first`.
     pub(crate) fn new(stack: Range<usize>, first: usize) -> Self {
@@ -191,8 +154,12 @@ impl Block {
             frame: core::ptr::null_mut(),
             left: 0,
             stack,
-            first,
-            levels: Levels::default(),
+            pending: 0,
+            due: 0,
+            blocked: 0,
+            put_off: 0,
+            number: 0,
+            mask: 0,
             alternate: AlternateStack::default(),
             cleared: core::ptr::null_mut(),
             robust: 0,

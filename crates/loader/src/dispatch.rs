@@ -31,9 +31,6 @@ unsafe extern "C" fn sojourn_dispatch(frame: &mut Frame) -> isize {
     if block.vforking != 0 {
         children::look(block);
     }
-    if block.levels.count != 0 {
-        signals::reclaim(block, frame);
-    }
     if block.is_on_alternate(frame.rsp) {
         let block: *mut Block = block;
         // SAFETY: this thread's block; `call` changes no field that `without_alternate` uses.

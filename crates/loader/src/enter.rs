@@ -12,10 +12,15 @@
 //! # Theory of operation
 //! A handler may interrupt at any instruction. The FS base tells where the thread is: with the
 //! host's FS base, it is in a call. With the guest's FS base and the stack pointer on the host's
-//! stack, it is between the two, in a *window*. In the window before [`inside`] only `r11`, `rsp`,
-//! the flags, `rax` and `rcx`, and at the end `rbx` have changed, and everything can begin again at
-//! `enter`. In the window behind [`leaving`] only the registers are still to be loaded from the
-//! frame, which can be done at once (`signals::windows`).
+//! stack, it is between the two, in a *window*. In both cases the signal is put off until the
+//! frame is complete, and `block.pending` says so (`signals`).
+//!
+//! From the look at that word (`_check`) until the guest's own stack pointer is set, nothing but
+//! registers is changed, all of which are in the frame. A thread that is interrupted there looks
+//! again. Then the guest's registers are loaded, and the signals that were put off are unblocked,
+//! on the guest's stack (`_late`): the kernel makes their frames there, and nothing is left on the
+//! host's stack while the guest's handlers run. The registers that unblocking needs are put right
+//! by whoever interrupts (`signals::windows`).
 
 use crate::block::{Block, FRAME, Frame};
 use core::arch::{asm, global_asm};
@@ -38,8 +43,8 @@ macro_rules! enter {
             "9: lea rcx, [r11 - 2]",
             "jmp rcx",
             ".p2align 5",
-            concat!(".globl ", $name, ", ", $name, "_stub, ", $name, "_saving, ", $name, "_kept, ", $name, "_based, ", $name, "_inside, ", $name, "_leaving, ", $name, "_end"),
-            concat!(".hidden ", $name, ", ", $name, "_stub, ", $name, "_saving, ", $name, "_kept, ", $name, "_based, ", $name, "_inside, ", $name, "_leaving, ", $name, "_end"),
+            concat!(".globl ", $name, ", ", $name, "_stub, ", $name, "_saving, ", $name, "_kept, ", $name, "_inside, ", $name, "_check, ", $name, "_late, ", $name, "_end"),
+            concat!(".hidden ", $name, ", ", $name, "_stub, ", $name, "_saving, ", $name, "_kept, ", $name, "_inside, ", $name, "_check, ", $name, "_late, ", $name, "_end"),
             concat!($name, ":"),
             "mov r11, rcx",
             "movzx ecx, ah",
@@ -81,23 +86,22 @@ macro_rules! enter {
             "mov [rsp + {r14}], r14",
             "mov [rsp + {r15}], r15",
             $save,
-            concat!($name, "_based:"),
             "rdfsbase rbx",
             "mov [rsp + {fs}], rbx",
             "mov gs:[24], rbx",
             "mov gs:[32], rsp",
             "mov rbx, gs:[16]",
             "wrfsbase rbx",
-            concat!($name, "_inside:"),
             "mov rdi, rsp",
             "cld",
             "call sojourn_dispatch",
             "mov [rsp + {rax}], rax",
+            concat!($name, "_check:"),
+            "cmp qword ptr gs:[{pending}], 0",
+            "jne 5f",
             $load,
-            concat!($name, "_bases:"),
             "mov rbx, [rsp + {fs}]",
             "wrfsbase rbx",
-            concat!($name, "_leaving:"),
             // Sets the overflow flag if `seto` has stored 1, and the others by `sahf`: `popf` would
             // take twenty cycles.
             "mov rax, [rsp + {flags}]",
@@ -119,9 +123,47 @@ macro_rules! enter {
             "mov rcx, [rsp + {back}]",
             "mov rsp, [rsp + {rsp}]",
             "jmp rcx",
+            // Signals were put off.
+            "5: mov rdi, rsp",
+            "call sojourn_due",
+            $load,
+            "mov rbx, [rsp + {fs}]",
+            "wrfsbase rbx",
+            "mov rax, [rsp + {flags}]",
+            "add al, 127",
+            "sahf",
+            "mov r15, [rsp + {r15}]",
+            "mov r14, [rsp + {r14}]",
+            "mov r13, [rsp + {r13}]",
+            "mov r12, [rsp + {r12}]",
+            "mov rbp, [rsp + {rbp}]",
+            "mov rbx, [rsp + {rbx}]",
+            "mov r9, [rsp + {r9}]",
+            "mov r8, [rsp + {r8}]",
+            // rt_sigprocmask(SIG_UNBLOCK, due, 0, 8); no flag changes.
+            "mov edi, 1",
+            "mov rsi, gs:[0]",
+            "lea rsi, [rsi + {due}]",
+            "mov edx, 0",
+            "mov r10d, 8",
+            "mov eax, 14",
+            "mov rsp, [rsp + {rsp}]",
+            concat!($name, "_late:"),
+            "syscall",
+            "mov qword ptr gs:[{due}], 0",
+            "mov rcx, gs:[32]",
+            "mov r10, [rcx + {r10}]",
+            "mov rdx, [rcx + {rdx}]",
+            "mov rsi, [rcx + {rsi}]",
+            "mov rdi, [rcx + {rdi}]",
+            "mov rax, [rcx + {rax}]",
+            "mov rcx, [rcx + {back}]",
+            "jmp rcx",
             concat!($name, "_end:"),
             ".popsection",
             kinds = const offset_of!(Block, kinds),
+            pending = const offset_of!(Block, pending),
+            due = const offset_of!(Block, due),
             fs = const offset_of!(Frame, fs),
             r15 = const offset_of!(Frame, r15),
             r14 = const offset_of!(Frame, r14),
@@ -180,7 +222,7 @@ global_asm!(
     "mov eax, 14",
     "syscall",
     // The FS base changes there, and not here: no handler may find the guest's outside a window.
-    "jmp sojourn_enter_go_bases",
+    "jmp sojourn_enter_go_check",
     // leave(): returns to the caller of `begin`, with the host's FS base.
     "sojourn_leave:",
     "mov rsp, gs:[40]",
@@ -201,25 +243,22 @@ unsafe extern "C" {
     fn sojourn_enter_go_stub();
     fn sojourn_enter_go_saving();
     fn sojourn_enter_go_kept();
-    fn sojourn_enter_go_based();
-    fn sojourn_enter_go_inside();
-    fn sojourn_enter_go_leaving();
+    fn sojourn_enter_go_check();
+    fn sojourn_enter_go_late();
     fn sojourn_enter_go_end();
     fn sojourn_enter_sse();
     fn sojourn_enter_sse_stub();
     fn sojourn_enter_sse_saving();
     fn sojourn_enter_sse_kept();
-    fn sojourn_enter_sse_based();
-    fn sojourn_enter_sse_inside();
-    fn sojourn_enter_sse_leaving();
+    fn sojourn_enter_sse_check();
+    fn sojourn_enter_sse_late();
     fn sojourn_enter_sse_end();
     fn sojourn_enter_avx();
     fn sojourn_enter_avx_stub();
     fn sojourn_enter_avx_saving();
     fn sojourn_enter_avx_kept();
-    fn sojourn_enter_avx_based();
-    fn sojourn_enter_avx_inside();
-    fn sojourn_enter_avx_leaving();
+    fn sojourn_enter_avx_check();
+    fn sojourn_enter_avx_late();
     fn sojourn_enter_avx_end();
     fn sojourn_begin(frame: *mut Frame, mask: *const u64);
     fn sojourn_leave() -> !;
@@ -232,16 +271,14 @@ pub(crate) struct Entry {
     stub: usize,
     /// The address that trampolines jump to.
     pub(crate) start: usize,
-    /// From here to `inside` the call can begin again.
+    /// From here on the stack pointer is the frame's address.
     pub(crate) saving: usize,
-    /// From here on the guest's `rax` and `rcx` are in the frame only.
+    /// From here on the call's number is in the frame.
     pub(crate) kept: usize,
-    /// From here on the guest's `rbx` is in the frame only.
-    pub(crate) based: usize,
-    /// From here on the FS base is the host's.
-    pub(crate) inside: usize,
-    /// From here to `end` the guest's registers are in the frame.
-    pub(crate) leaving: usize,
+    /// From here on the guest's registers are in the frame, with the call's result.
+    pub(crate) check: usize,
+    /// From here on the stack pointer is the guest's, and some registers are in the frame only.
+    pub(crate) late: usize,
     /// The address behind the last instruction.
     pub(crate) end: usize,
 }
@@ -258,9 +295,8 @@ pub(crate) fn entries() -> [Entry; 3] {
             start = sojourn_enter_go,
             saving = sojourn_enter_go_saving,
             kept = sojourn_enter_go_kept,
-            based = sojourn_enter_go_based,
-            inside = sojourn_enter_go_inside,
-            leaving = sojourn_enter_go_leaving,
+            check = sojourn_enter_go_check,
+            late = sojourn_enter_go_late,
             end = sojourn_enter_go_end
         ),
         entry!(
@@ -268,9 +304,8 @@ pub(crate) fn entries() -> [Entry; 3] {
             start = sojourn_enter_sse,
             saving = sojourn_enter_sse_saving,
             kept = sojourn_enter_sse_kept,
-            based = sojourn_enter_sse_based,
-            inside = sojourn_enter_sse_inside,
-            leaving = sojourn_enter_sse_leaving,
+            check = sojourn_enter_sse_check,
+            late = sojourn_enter_sse_late,
             end = sojourn_enter_sse_end
         ),
         entry!(
@@ -278,9 +313,8 @@ pub(crate) fn entries() -> [Entry; 3] {
             start = sojourn_enter_avx,
             saving = sojourn_enter_avx_saving,
             kept = sojourn_enter_avx_kept,
-            based = sojourn_enter_avx_based,
-            inside = sojourn_enter_avx_inside,
-            leaving = sojourn_enter_avx_leaving,
+            check = sojourn_enter_avx_check,
+            late = sojourn_enter_avx_late,
             end = sojourn_enter_avx_end
         ),
     ]
@@ -347,23 +381,4 @@ pub(crate) unsafe fn begin(frame: *mut Frame, mask: u64) {
 pub(crate) unsafe fn leave() -> ! {
     // SAFETY: the caller promises that this is a call of the guest's.
     unsafe { sojourn_leave() }
-}
-
-/// Begins a call again with its frame moved to `frame`: everything below is free.
-///
-/// # Safety
-/// Must be called in the host, within a call of the guest's. The frames up to `enter` must have
-/// nothing to drop.
-pub(crate) unsafe fn again(frame: *mut Frame, start: usize) -> ! {
-    let inside = entries().iter().find(|entry| entry.start == start).map_or(0, |one| one.inside);
-    // SAFETY: the caller promises a frame; the way in continues with nothing else.
-    unsafe {
-        asm!(
-            "mov rsp, rdi",
-            "jmp rsi",
-            in("rdi") frame,
-            in("rsi") inside,
-            options(noreturn)
-        )
-    }
 }

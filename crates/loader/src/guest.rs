@@ -46,6 +46,13 @@ impl Guest {
     pub(crate) fn original(&self, at: usize) -> Option<usize> {
         Trampoline::original_in(&self.trampolines, at as u64).map(|at| at as usize)
     }
+
+    /// Returns the address in a trampoline at which a thread goes on that is at `at` in the guest's
+    /// own text; `None` if it goes on there.
+    pub(crate) fn moved(&self, at: usize) -> Option<usize> {
+        let find = |one: &Trampoline| one.moved(at as u64);
+        self.trampolines.iter().find_map(find).map(|at| at as usize)
+    }
 }
 
 // FORK: set before the guest runs.
@@ -76,7 +83,8 @@ static KERNEL: Door = Door {
     is_kernels: is_kernels_always,
     vfork_begins: nothing,
     vfork_ends: nothing,
-    signal: run_now,
+    signal: comes,
+    due: nothing_due,
     thread_ends: nothing_ends,
 };
 
@@ -97,9 +105,11 @@ extern "C" fn nothing() {}
 
 extern "C" fn nothing_ends(_: c_int) {}
 
-unsafe extern "C-unwind" fn run_now(signal: &Signal) {
-    // SAFETY: the data belong to this function.
-    unsafe { (signal.run)(signal.data) }
+/// No handler is installed before the library is in the process.
+unsafe extern "C-unwind" fn comes(_: &Signal) {}
+
+extern "C" fn nothing_due() -> u64 {
+    0
 }
 
 static DOOR: AtomicPtr<Door> = AtomicPtr::new((&raw const KERNEL).cast_mut());

@@ -1,15 +1,18 @@
 //! The guest's signal handlers.
 //!
 //! # Theory of operation
-//! The kernel is given one of `ENTRIES` entry points in place of each handler. An entry point
-//! changes to the host's FS base, with all signals blocked, and asks the preload library. The
-//! library has the handler run now, or later if the thread is in the middle of its work
-//! (`Door::signal`). The handler itself runs as the kernel would run it: with the guest's FS base,
-//! on the guest's own stack or its alternate one, with the signal mask that the guest asked for.
+//! The kernel is given one of `ENTRIES` entry points in place of each handler. An entry point looks
+//! where the thread is, on the host's stack, with all signals blocked.
 //!
-//! While the handler runs, its calls use the host's stack below the part that the interrupted call
-//! uses (`Block::next`). A handler that jumps out leaves that mark low. `reclaim` restores the mark
-//! when the guest's stack pointer shows that the interrupted call is dead.
+//! *In the guest's own code* the kernel's frame is where the guest expects it, and the entry point
+//! jumps to the handler with the signal mask that the guest asked for. Nothing of the host remains:
+//! the handler may return, jump, or go on in another context (swapcontext(3)), for ever or until
+//! another context comes back to this one.
+//!
+//! *In a call* the signal is put off: sent again, blocked, and what waits in the call ends. When
+//! the frame is complete, the signal is unblocked on the guest's stack, and comes anew (`enter`). A
+//! call that has not begun, or that the kernel would restart, begins again once the handler has
+//! returned (`RESTART`).
 //!
 //! Not here: the table of handlers (`actions`), handlers that interrupt the way in or out
 //! (`windows`), the registers that handlers see (`shown`).
@@ -18,33 +21,28 @@ mod actions;
 mod shown;
 mod windows;
 
-use crate::block::{AlternateStack, Block, FRAME, Frame, here};
-use crate::enter;
-use crate::guest::{self, guest};
-use crate::raw;
+use crate::block::{AlternateStack, Block, Frame, here};
+use crate::guest::{self, call};
+use crate::{raw, trap};
 use actions::Handler;
 pub(crate) use actions::{act, has_handler};
-use core::arch::{asm, global_asm};
-use core::ffi::{c_int, c_void};
+use core::arch::global_asm;
+use core::ffi::c_int;
 use core::mem::offset_of;
-use libc::{REG_RSP, ucontext_t};
-use shown::Shown;
-use sojourn_abi::door::Signal;
+use libc::{REG_RIP, REG_RSP, siginfo_t, ucontext_t};
+use sojourn_abi::door::{RESTART, Signal};
+use sojourn_abi::patch::Trampoline;
+use windows::{Place, mask_at};
 
-/// Bytes below the stack pointer that a program may use (System V ABI, AMD64 supplement, "red
-/// zone").
-const RED_ZONE: usize = 128;
-/// Bytes between the used part of the host's stack and the next frame.
+/// Bytes between the used part of the host's stack and what a handler's entry point uses of it: the
+/// red zone (System V ABI, AMD64 supplement) and more.
 const MARGIN: usize = 512;
-
-/// An alternate stack with less room than this below the kernel's frame is left to the handler.
-const SMALL: usize = 16 << 10;
 
 global_asm!(
     ".pushsection .text.sojourn_handlers, \"ax\", @progbits",
     ".p2align 4",
-    ".globl sojourn_handlers, sojourn_restorer, sojourn_run_guest",
-    ".hidden sojourn_handlers, sojourn_restorer, sojourn_run_guest",
+    ".globl sojourn_handlers, sojourn_restorer, sojourn_handler_returns",
+    ".hidden sojourn_handlers, sojourn_restorer, sojourn_handler_returns",
     "sojourn_handlers:",
     ".set sojourn_handler, 0",
     ".rept {count}",
@@ -54,37 +52,81 @@ global_asm!(
     "jmp 5f",
     ".set sojourn_handler, sojourn_handler + 1",
     ".endr",
+    // The kernel's frame has all registers of the interrupted code.
     "5:",
     "push rbp",
     "mov rbp, rsp",
     "rdfsbase r8",
     "push r8",
     "push r8",
+    "mov ebx, edi",
+    "mov r12, rsi",
+    "mov r13, rdx",
     "mov r9, rsp",
-    // An alternate stack may have room for the kernel's frame and the handler only: the loader uses
-    // the host's stack then, below what is in use there.
+    // The stack: the one that the kernel has chosen if it is the host's, else the host's below what
+    // is in use. An alternate stack may have room for the kernel's frame and the handler only.
     "mov rax, rsp",
-    "sub rax, gs:[{alternate}]",
-    "cmp rax, {small}",
-    "jae 4f",
-    "mov rsp, gs:[8]",
-    "cmp r8, gs:[16]",
-    "jne 4f",
-    "mov rax, [rdx + {interrupted}]",
-    "sub rax, {margin}",
-    "cmp rax, gs:[{lowest}]",
+    "sub rax, gs:[{lowest}]",
+    "mov r10, gs:[{highest}]",
+    "sub r10, gs:[{lowest}]",
+    "cmp rax, r10",
     "jb 4f",
-    "cmp rax, rsp",
-    "jae 4f",
-    "mov rsp, rax",
+    "cmp r8, gs:[16]",
+    "je 2f",
+    "mov rsp, gs:[8]",
+    "jmp 4f",
+    "2: mov rax, [rdx + {interrupted}]",
+    "sub rax, {margin}",
+    "mov r11, rax",
+    "sub r11, gs:[{lowest}]",
+    "cmp r11, r10",
+    "cmovb rsp, rax",
     "4: and rsp, -16",
     "mov rax, gs:[16]",
     "wrfsbase rax",
     "call {on_signal}",
-    "mov rax, [rbp - 8]",
-    "wrfsbase rax",
+    "mov rcx, [rbp - 8]",
+    "wrfsbase rcx",
+    "test rax, rax",
+    "jnz 3f",
     "leave",
     "ret",
+    // The handler, as the kernel would have started it. From the new signal mask on this is code
+    // like the guest's: nothing is on the host's stack.
+    "3: mov r14, rax",
+    "leave",
+    "push qword ptr gs:[{mask}]",
+    "mov edi, 2",
+    "mov rsi, rsp",
+    "xor edx, edx",
+    "mov r10d, 8",
+    "mov eax, 14",
+    "syscall",
+    "pop rax",
+    "mov edi, ebx",
+    "mov rsi, r12",
+    "mov rdx, r13",
+    "xor eax, eax",
+    "jmp r14",
+    // Handlers return here that were shown an address at which the guest cannot go on.
+    ".p2align 4",
+    "nop",
+    "sojourn_handler_returns:",
+    "mov rbx, rsp",
+    "push -1",
+    "mov edi, 2",
+    "mov rsi, rsp",
+    "xor edx, edx",
+    "mov r10d, 8",
+    "mov eax, 14",
+    "syscall",
+    "mov rdi, rbx",
+    "mov rsp, gs:[8]",
+    "call {returns}",
+    "mov rsp, rbx",
+    "mov eax, 15",
+    "syscall",
+    "ud2",
     ".p2align 4",
     // Unwinders look for the function that contains the byte before a return address, which is this
     // nop.
@@ -93,231 +135,149 @@ global_asm!(
     "mov rax, 15",
     "syscall",
     "ud2",
-    // run_guest(signal, info, context, handler, stack or 0, mask): runs with the guest's FS base.
-    ".p2align 4",
-    "sojourn_run_guest:",
-    "push rbp",
-    "mov rbp, rsp",
-    "push rbx",
-    "push r12",
-    "push r13",
-    "push r14",
-    "push r15",
-    "push r15",
-    "mov r12, rdi",
-    "mov r13, rsi",
-    "mov r14, rdx",
-    "mov r15, rcx",
-    "test r8, r8",
-    "jz 2f",
-    "mov rsp, r8",
-    "2: and rsp, -16",
-    // Sets the signal mask: from here on the guest may be interrupted again.
-    "push r9",
-    "push r9",
-    "mov edi, 2",
-    "mov rsi, rsp",
-    "xor edx, edx",
-    "mov r10d, 8",
-    "mov eax, 14",
-    "syscall",
-    "mov rdi, r12",
-    "mov rsi, r13",
-    "mov rdx, r14",
-    "xor eax, eax",
-    "call r15",
-    "mov qword ptr [rsp], -1",
-    "mov edi, 2",
-    "mov rsi, rsp",
-    "xor edx, edx",
-    "mov r10d, 8",
-    "mov eax, 14",
-    "syscall",
-    "lea rsp, [rbp - 48]",
-    "pop r15",
-    "pop r15",
-    "pop r14",
-    "pop r13",
-    "pop r12",
-    "pop rbx",
-    "pop rbp",
-    "ret",
     ".popsection",
     count = const actions::ENTRIES,
-    alternate = const offset_of!(Block, alternate),
-    lowest = const offset_of!(Block, stack),
-    small = const SMALL,
+    lowest = const offset_of!(Block, stack) + offset_of!(core::ops::Range<usize>, start),
+    highest = const offset_of!(Block, stack) + offset_of!(core::ops::Range<usize>, end),
+    mask = const offset_of!(Block, mask),
     margin = const MARGIN,
     interrupted = const offset_of!(ucontext_t, uc_mcontext) + REG_RSP as usize * 8,
     on_signal = sym on_signal,
+    returns = sym handler_returns,
 );
 
 unsafe extern "C" {
-    fn sojourn_run_guest(
-        signal: c_int,
-        info: *mut c_void,
-        context: *mut c_void,
-        handler: usize,
-        stack: usize,
-        mask: u64,
-    );
+    fn sojourn_handler_returns();
 }
 
-/// A handler that is about to run.
-struct Coming {
-    signal: c_int,
-    info: *mut c_void,
-    context: *mut ucontext_t,
-    handler: Handler,
-    block: *mut Block,
-    /// The guest's FS base and stack pointer at the interruption.
-    guest_fs: usize,
-    guest_rsp: usize,
-    /// The address below which the host's stack is free.
-    free_below: usize,
-    /// The handler's stack pointer, or 0 if the stack in use is the one that the kernel has chosen.
-    /// If the kernel has put its frame on the host's stack, the handler must run on the guest's.
-    stack: usize,
-    /// The interrupted call's registers; null outside calls.
-    call: *const Frame,
+/// What an entry point has on its stack.
+#[repr(C)]
+struct Entered {
+    unused: usize,
+    /// The FS base to go on with.
+    fs: usize,
+    frame: usize,
+    /// The address to which the handler returns.
+    returns: usize,
 }
 
 /// Receives every signal for which the guest has a handler, with all signals blocked. `index` is
-/// the number of the entry point, `fs` the FS base of the interrupted code, `kernels` the stack
-/// pointer below the kernel's frame.
+/// the number of the entry point, `fs` the FS base of the interrupted code. Returns the address of
+/// the handler that is to run now; 0 to go on with the interrupted code.
 unsafe extern "C" fn on_signal(
     signal: c_int,
-    info: *mut c_void,
+    info: *mut siginfo_t,
     context: *mut ucontext_t,
     index: u32,
     fs: usize,
-    kernels: usize,
-) {
-    let Some(handler) = actions::handler(index as usize) else { return };
+    entered: *mut Entered,
+) -> usize {
+    let Some(handler) = actions::handler(index as usize) else { return 0 };
     let block = here();
-    // SAFETY: the kernel's context of this signal.
-    let interrupted = unsafe { &mut *context };
-    let is_inside = fs == block.host_fs;
-    if !is_inside {
-        windows::leave(interrupted, block);
-    }
-    let rsp = interrupted.uc_mcontext.gregs[REG_RSP as usize] as usize;
-    let stack = stack_pointer();
-    let used = [(block.is_on_host(stack), stack), (is_inside && block.is_on_host(rsp), rsp)];
-    let free_below = used
-        .into_iter()
-        .filter_map(|(is_used, at)| is_used.then_some((at - MARGIN - FRAME) & !63))
-        .fold(block.next, usize::min);
-    let (guest_fs, guest_rsp) = match is_inside {
-        // SAFETY: during a call the block's frame is valid.
-        true => (block.guest_fs, unsafe { (*block.frame).rsp }),
-        false => (fs, rsp),
-    };
-    let mut coming = Coming {
-        signal,
-        info,
-        context,
-        handler,
-        block,
-        guest_fs,
-        guest_rsp,
-        free_below,
-        stack: match (block.is_on_host(kernels), block.is_on_host(stack)) {
-            (true, _) => guest_rsp - RED_ZONE,
-            (false, true) => kernels,
-            (false, false) => 0,
-        },
-        call: if is_inside { block.frame } else { core::ptr::null() },
-    };
-    if block.is_alone {
-        // SAFETY: nothing of the host runs in this process.
-        return unsafe { run((&raw mut coming).cast()) };
-    }
-    let asked = Signal {
+    // SAFETY: the kernel's context of this signal, its information, and the entry point's stack.
+    let (interrupted, information, entered) = unsafe { (&mut *context, &*info, &mut *entered) };
+    let place = windows::place(interrupted, block, fs);
+    let mut asked = Signal {
         number: signal,
         restarts: handler.flags & libc::SA_RESTART as usize != 0,
-        info,
+        info: info.cast(),
         context: context.cast(),
         entry: actions::entry_point(index as usize),
-        run,
-        data: (&raw mut coming).cast(),
+        is_inside: place != Place::Guest,
+        is_fault: place != Place::Guest && is_fault(signal, information),
     };
-    // SAFETY: this is the kernel's handler function.
-    unsafe { (guest::door().signal)(&asked) };
-}
-
-/// Runs the guest's handler. `coming` points to a [`Coming`].
-unsafe extern "C-unwind" fn run(coming: *mut c_void) {
-    // SAFETY: `on_signal` passes a value that lives until this call returns.
-    let coming = unsafe { &*coming.cast::<Coming>() };
-    // SAFETY: this thread's block.
-    let block = unsafe { &mut *coming.block };
-    let kept = (block.next, block.guest_fs, block.frame, block.levels.count);
-    if coming.free_below != block.next {
-        block.levels.push(block.next, coming.guest_rsp);
-        block.next = coming.free_below;
-    }
-    // SAFETY: the kernel's context; its signal set is the first word of the C library's larger set.
-    let blocked = unsafe { *(&raw const (*coming.context).uc_sigmask).cast::<u64>() };
-    let mask = blocked | coming.handler.blocks(coming.signal);
-    let Coming { signal, info, context, handler, guest_fs, stack, .. } = *coming;
-    // SAFETY: the kernel's context, which nobody else uses meanwhile.
-    let shown = Shown::of(unsafe { &mut *context }, coming.call);
-    // SAFETY: the guest installed this handler, which gets the kernel's arguments.
-    unsafe {
-        set_fs_base(guest_fs);
-        sojourn_run_guest(signal, info, context.cast(), handler.address, stack, mask);
-        if shown.is_changed(&*context) && !coming.call.is_null() {
-            // The handler has the guest go on elsewhere, as if it had jumped out of the call.
-            shown::go_on(context);
+    if place == Place::Guest {
+        windows::complete(interrupted, block);
+        tell(&asked, block);
+        prepare(block, interrupted, handler, signal);
+        if shown::show(interrupted, signal) {
+            entered.returns = sojourn_handler_returns as *const () as usize;
         }
-        set_fs_base(block.host_fs);
-        shown.undo(&mut *context);
+        return handler.address;
     }
-    (block.next, block.guest_fs, block.frame, block.levels.count) = kept;
+    // A signal that arrived before the call is complete; see `due`.
+    let bit = 1 << (signal - 1);
+    block.blocked |= mask_of(interrupted) & bit;
+    block.pending = 1;
+    if asked.is_fault {
+        asked.restarts = true;
+        windows::give_up(interrupted, block, signal);
+    }
+    tell(&asked, block);
+    if place == Place::Leaving || asked.is_fault {
+        entered.fs = block.host_fs;
+    }
+    0
 }
 
-#[inline(always)]
-fn stack_pointer() -> usize {
-    let here;
-    // SAFETY: reads a register.
-    unsafe { asm!("mov {}, rsp", out(reg) here, options(nomem, nostack, preserves_flags)) };
-    here
-}
-
-/// Sets the FS base.
-///
-/// # Safety
-/// No code that needs the previous base may run before it is set again.
-#[inline(always)]
-unsafe fn set_fs_base(base: usize) {
-    // SAFETY: the caller promises not to use the previous base.
-    unsafe { asm!("wrfsbase {}", in(reg) base, options(nostack, preserves_flags)) };
-}
-
-/// The most bytes by which a stack shrinks when a handler jumps out. A stack pointer further up is
-/// on another stack.
-const DEEPEST: usize = 8 << 20;
-
-/// Frees the host's stack at a call, if a handler has jumped out of the call that it interrupted:
-/// this call begins again further up. The interrupted call is dead if the guest's stack has shrunk
-/// to the place where that call was made.
-#[cold]
-pub(crate) fn reclaim(block: &mut Block, frame: &Frame) {
-    let rsp = frame.rsp;
-    if block.is_on_alternate(rsp) || block.is_on_host(rsp) {
+/// Tells the library of a signal. In a child that is alone nothing of the library runs.
+fn tell(signal: &Signal, block: &mut Block) {
+    if !block.is_alone {
+        // SAFETY: this is the kernel's handler function.
+        return unsafe { (guest::door().signal)(signal) };
+    }
+    if !signal.is_inside {
         return;
     }
-    let is_dead = |interrupted: usize| rsp.wrapping_sub(interrupted) < DEEPEST;
-    if let Some(next) = block.levels.give_up(is_dead) {
-        block.next = next;
-        let place = next as *mut Frame;
-        // SAFETY: the place is free and on this stack; it may overlap the frame.
-        unsafe {
-            core::ptr::copy(frame, place, 1);
-            block.frame = place;
-            enter::again(place, guest().entry);
-        }
+    let bit = 1u64 << (signal.number - 1);
+    block.put_off |= bit;
+    // SAFETY: the kernel's context.
+    unsafe { *mask_at(signal.context.cast()) |= bit };
+    let (process, thread) = (raw::process_number(), raw::thread_number());
+    let arguments =
+        [process as usize, thread as usize, signal.number as usize, signal.info as usize, 0, 0];
+    // SAFETY: sends a signal to this thread, with the kernel's own information.
+    unsafe { raw::call(libc::SYS_rt_tgsigqueueinfo, arguments) };
+}
+
+/// Returns true if the thread's own last instruction raised the signal (sigaction(2), `si_code`).
+fn is_fault(signal: c_int, info: &siginfo_t) -> bool {
+    let is_kind = matches!(
+        signal,
+        libc::SIGSEGV | libc::SIGBUS | libc::SIGFPE | libc::SIGILL | libc::SIGTRAP | libc::SIGSYS
+    );
+    is_kind && info.si_code > 0
+}
+
+fn mask_of(context: &mut ucontext_t) -> u64 {
+    // SAFETY: the kernel's context.
+    unsafe { *mask_at(context) }
+}
+
+/// Sets the mask for the handler, and the one for afterwards.
+fn prepare(block: &mut Block, context: &mut ucontext_t, handler: Handler, signal: c_int) {
+    let blocked = mask_of(context) | block.blocked;
+    block.blocked = 0;
+    // SAFETY: the kernel's context.
+    unsafe { *mask_at(context) = blocked };
+    block.mask = blocked | handler.blocks(signal);
+}
+
+/// Notes that the guest's call is complete and the handlers run that were put off.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sojourn_due(frame: &mut Frame) {
+    let block = here();
+    block.pending = 0;
+    if frame.rax as isize == -(RESTART as isize) {
+        frame.rax = block.number;
+        frame.back = match trap::is_trapped(frame.back) {
+            true => frame.back - 2,
+            false => Trampoline::again(frame.back as u64) as usize,
+        };
+    }
+    block.due |= match block.is_alone {
+        true => core::mem::take(&mut block.put_off),
+        false => (guest::door().due)(),
+    };
+}
+
+/// Completes the context of a handler that has returned: runs with the guest's FS base, so it must
+/// not use thread-local storage.
+unsafe extern "C" fn handler_returns(context: *mut ucontext_t) {
+    // SAFETY: the stack pointer at the return is the context's address.
+    let rip = unsafe { &mut (*context).uc_mcontext.gregs[REG_RIP as usize] };
+    if let Some(at) = guest::guest().moved(*rip as usize) {
+        *rip = at as i64;
     }
 }
 
@@ -376,12 +336,12 @@ pub(crate) fn mask(arguments: &[usize; 6]) -> isize {
     let unblockable = actions::unblockable();
     if new == 0 || unblockable == 0 || how == libc::SIG_UNBLOCK as usize {
         // SAFETY: the guest's own call.
-        return unsafe { raw::call(libc::SYS_rt_sigprocmask, *arguments) };
+        return unsafe { call(libc::SYS_rt_sigprocmask, arguments) };
     }
     // SAFETY: the guest's memory, as for the kernel; copied once.
     let wanted = unsafe { (new as *const u64).read_unaligned() } & !unblockable;
     let mut arguments = *arguments;
     arguments[1] = (&raw const wanted) as usize;
     // SAFETY: the guest's own call with a local set.
-    unsafe { raw::call(libc::SYS_rt_sigprocmask, arguments) }
+    unsafe { call(libc::SYS_rt_sigprocmask, &arguments) }
 }

@@ -11,9 +11,9 @@
 //! one at its head. The signal that was sent again is delivered last. It reports the information
 //! that is kept and keeps nothing, so all are reported in order.
 
-use crate::tls::Thread;
+use crate::tls::{Thread, here};
 use crate::turns::SignalInfo;
-use crate::{mask, raw};
+use crate::{mask, raw, taken};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, Ordering};
 use libc::{siginfo_t, ucontext_t};
@@ -150,10 +150,30 @@ pub(crate) unsafe fn release_later(thread: &Thread, context: *mut ucontext_t) {
     unsafe { *going_on_with(context) &= !signals };
 }
 
-/// Unblocks the signals that were put off.
+/// Forgets that a signal was put off whose handler is about to run in a guest of the loader's.
+pub(crate) fn came(thread: &Thread, signal: c_int) {
+    let bit = 1u64 << (signal - 1);
+    if thread.put_off.fetch_and(!bit, Ordering::Relaxed) == bit {
+        thread.handler_waits.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Returns the signals that were put off in a guest of the loader's. The loader unblocks them when
+/// the guest's call has ended.
+pub(crate) extern "C" fn due() -> u64 {
+    let thread = here();
+    thread.handler_waits.store(0, Ordering::Relaxed);
+    thread.restarts.store(0, Ordering::Relaxed);
+    thread.put_off.swap(0, Ordering::Relaxed)
+}
+
+/// Unblocks the signals that were put off. In the loader's process the loader does ([`due`]).
 #[cold]
 #[inline(never)]
 pub(crate) fn release(thread: &Thread) {
+    if taken::is_taken() {
+        return;
+    }
     let signals = thread.put_off.swap(0, Ordering::Relaxed);
     mask::change(libc::SIG_UNBLOCK, signals);
 }

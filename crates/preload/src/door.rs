@@ -6,23 +6,19 @@
 //! call (`syscalls`), and programs whose calls are rewritten while they run (`own_calls`).
 
 use crate::guard::{has_started, is_initialized, is_inside, is_open};
+use crate::guests::Numbered;
 use crate::process::{ends_by_call, is_first_thread};
-use crate::raw::{self, Numbered};
 use crate::syscalls::{Dispatch, concerns, dispatch, forked, serve, served};
 use crate::trampoline::{Interposer, asks_first};
-use crate::{io, signals, stdio, vfork};
+use crate::{deferred, guests, io, signals, stdio, taken, vfork};
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_long};
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicPtr, Ordering};
 use sojourn_abi::door::{self, Door, NoteFn};
 
 type NumberFn =
     unsafe extern "C-unwind" fn(c_long, usize, usize, usize, usize, usize, usize) -> c_long;
-
-/// The loader has the table.
-#[unsafe(link_section = ".data.start")]
-static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// The loader's function that notes a hot session, a [`NoteFn`]; null outside the loader's process.
 static NOTE: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
@@ -32,12 +28,6 @@ pub(crate) fn note_of_loader() -> Option<NoteFn> {
     let note = NOTE.load(Ordering::Relaxed);
     // SAFETY: the loader, which has stored it, has passed a function of this type.
     (!note.is_null()).then(|| unsafe { core::mem::transmute::<*mut (), NoteFn>(note) })
-}
-
-/// Returns true if this process is the loader's, with a guest in it.
-#[cfg(target_arch = "x86_64")]
-pub(crate) fn is_taken() -> bool {
-    IS_TAKEN.load(Ordering::Relaxed)
 }
 
 asks_first!(before_syscall; syscall = 0);
@@ -94,6 +84,7 @@ impl Table {
             (&raw mut (*at).vfork_begins).write_volatile(vfork::before_shared_child);
             (&raw mut (*at).vfork_ends).write_volatile(vfork::shared_child_ended);
             (&raw mut (*at).signal).write_volatile(signals::came_through_door);
+            (&raw mut (*at).due).write_volatile(deferred::due);
             (&raw mut (*at).thread_ends).write_volatile(thread_ends_by_call);
         }
         at
@@ -128,7 +119,7 @@ unsafe extern "C-unwind" fn open_door(
         return -1;
     }
     stdio::belongs_to_loader();
-    IS_TAKEN.store(true, Ordering::Relaxed);
+    taken::take();
     NOTE.store(note as *mut (), Ordering::Relaxed);
     // SAFETY: a caller that knows the number passes such an address.
     unsafe { (at as *mut *const Door).write(TABLE.fill()) };
@@ -139,5 +130,7 @@ unsafe extern "C-unwind" fn open_door(
 /// result.
 unsafe extern "C-unwind" fn by_number(number: i64, arguments: &[usize; 6]) -> isize {
     // SAFETY: the program's own call.
-    unsafe { served(number, arguments).unwrap_or_else(|| raw::call(number, *arguments)) }
+    let result =
+        unsafe { served(number, arguments).unwrap_or_else(|| guests::call(number, *arguments)) };
+    if result == -(libc::EINTR as isize) { guests::interrupted(number, arguments) } else { result }
 }

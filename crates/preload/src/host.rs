@@ -38,6 +38,10 @@ impl Host for Shell {
         if thread.put_off.load(Ordering::Relaxed) != 0 {
             deferred::release(thread);
         }
+        let waits = thread.handler_waits.load(Ordering::Relaxed);
+        if waits != 0 {
+            thread.ran.store(waits, Ordering::Relaxed);
+        }
         compiler_fence(Ordering::SeqCst);
         thread.waiting.store(WAITS, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
@@ -53,8 +57,14 @@ impl Host for Shell {
         if process::is_cancelling() {
             return Interrupt::Break;
         }
-        match tls::here().ran.load(Ordering::Relaxed) {
+        let thread = tls::here();
+        match thread.ran.load(Ordering::Relaxed) {
             0 => Interrupt::None,
+            // The handler runs when the guest's call has ended (`guests`).
+            1 if thread.handler_waits.load(Ordering::Relaxed) != 0 => {
+                thread.restarts.store(1, Ordering::Relaxed);
+                Interrupt::Break
+            }
             1 => Interrupt::Restart,
             _ => Interrupt::Break,
         }
@@ -228,7 +238,7 @@ fn sleep(number: i64, arguments: [usize; 6], mask: Option<u64>) -> Result<usize,
     // SAFETY: the arrays and values are the caller's, and live until the call returns.
     let result = unsafe {
         match mask {
-            Some(_) => admitting(thread, || raw::call(number, arguments)),
+            Some(_) => admitting(thread, || pause::call_masked(thread, number, arguments)),
             None => pause::call(thread, number, arguments),
         }
     };

@@ -4,11 +4,13 @@
 //! A handler that interrupts the few instructions between the check and the system call notices
 //! that, and makes the thread continue behind them (`leave_gap`).
 
+use crate::linker::address_of;
 use crate::raw;
 use crate::tls::Thread;
 use core::arch::global_asm;
 use core::sync::atomic::{AtomicU32, Ordering};
 use libc::ucontext_t;
+use sojourn_abi::door::RESTART;
 
 /// The instructions of `sojourn_pause`.
 #[cfg(target_arch = "x86_64")]
@@ -69,7 +71,7 @@ global_asm!(
     ".cfi_endproc",
     ".size sojourn_pause, . - sojourn_pause",
     ".popsection",
-    interrupted = const -(libc::EINTR as i64),
+    interrupted = const -(RESTART as i64),
 );
 
 unsafe extern "C" {
@@ -91,7 +93,42 @@ pub(crate) unsafe fn call(thread: &Thread, number: i64, arguments: [usize; 6]) -
         return unsafe { raw::call(number, arguments) };
     }
     // SAFETY: the caller answers for the call, which a check precedes.
-    unsafe { sojourn_pause(&raw const thread.ran, number, &raw const arguments) }
+    ended(unsafe { sojourn_pause(&raw const thread.ran, number, &raw const arguments) })
+}
+
+/// Returns the result of a call that may not have been made, as the library has it.
+fn ended(result: isize) -> isize {
+    if result == -(RESTART as isize) { -(libc::EINTR as isize) } else { result }
+}
+
+/// Makes a system call, unless a handler waits until the guest's call has ended: then the result is
+/// `RESTART`, and so it is if one comes before the call or if the kernel would repeat the call.
+///
+/// # Safety
+/// As for the system call itself.
+pub(crate) unsafe fn unless_put_off(thread: &Thread, number: i64, arguments: [usize; 6]) -> isize {
+    type PauseFn = unsafe extern "C" fn(*const AtomicU32, i64, *const [usize; 6]) -> isize;
+    // Not by the global offset table: a guest that has no session yet comes here before the
+    // relocation.
+    let pause = address_of!(sym sojourn_pause);
+    // SAFETY: the function has this type. The caller answers for the call, which a check precedes.
+    unsafe {
+        let pause = core::mem::transmute::<usize, PauseFn>(pause);
+        pause(&raw const thread.handler_waits, number, &raw const arguments)
+    }
+}
+
+/// Makes a system call with a signal mask of its own.
+///
+/// # Safety
+/// As for the system call itself.
+pub(crate) unsafe fn call_masked(thread: &Thread, number: i64, arguments: [usize; 6]) -> isize {
+    if crate::taken::is_taken() {
+        // SAFETY: the caller answers for the call.
+        return ended(unsafe { unless_put_off(thread, number, arguments) });
+    }
+    // SAFETY: the caller answers for the call.
+    unsafe { raw::call(number, arguments) }
 }
 
 /// Returns true if the handler has interrupted a thread that sleeps by [`call`], or is about to.

@@ -8,21 +8,6 @@ use crate::older;
 use sojourn_abi::loadable::soft_limit;
 pub(crate) use sojourn_syscall::{call, mode, status};
 
-/// A system call that a program makes by its number.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Numbered {
-    pub(crate) number: i64,
-    pub(crate) arguments: [usize; 6],
-}
-
-impl Numbered {
-    /// Makes the call unchanged. Returns its result in the C manner: -1 and `errno` for an error.
-    pub(crate) fn make(self) -> isize {
-        // SAFETY: the program's own call, for the kernel to check.
-        crate::errno::kernel(unsafe { call(self.number, self.arguments) })
-    }
-}
-
 /// A closure that makes the kernel's call for a function that a program has called: either through
 /// the next library's function of that name, or as a bare system call.
 pub(crate) trait Kernel: FnOnce() -> isize + Copy {}

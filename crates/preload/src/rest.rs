@@ -13,6 +13,7 @@ use crate::library::{FromKernel, PollFd};
 use crate::prototypes::{PollFn, RecvMsgFn, SendMsgFn, VectorFn};
 use crate::raw;
 use crate::vectors;
+use crate::{guests, taken};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering;
 use libc::{iovec, msghdr};
@@ -147,21 +148,40 @@ fn header_of(buffers: &[iovec]) -> msghdr {
 }
 
 fn receive_message(fd: c_int, header: *mut msghdr, flags: c_int) -> isize {
+    if taken::is_taken() {
+        return guests::make(
+            libc::SYS_recvmsg,
+            [fd as usize, header as usize, flags as usize, 0, 0, 0],
+        );
+    }
     // SAFETY: the callers' headers are valid; the kernel checks the program's pointers in them.
     unsafe { kernel!(SYS_recvmsg, c"recvmsg" as RecvMsgFn; fd, header, flags)() }
 }
 
 fn send_message(fd: c_int, header: *const msghdr, flags: c_int) -> isize {
+    if taken::is_taken() {
+        return guests::make(
+            libc::SYS_sendmsg,
+            [fd as usize, header as usize, flags as usize, 0, 0, 0],
+        );
+    }
     // SAFETY: as above.
     unsafe { kernel!(SYS_sendmsg, c"sendmsg" as SendMsgFn; fd, header, flags)() }
 }
 
 fn write_vector(fd: c_int, at: *const iovec, count: c_int) -> isize {
+    if taken::is_taken() {
+        return guests::make(libc::SYS_writev, [fd as usize, at as usize, count as usize, 0, 0, 0]);
+    }
     // SAFETY: the kernel checks the program's buffers.
     unsafe { kernel!(SYS_writev, c"writev" as VectorFn; fd, at, count)() }
 }
 
 fn wait(one: *mut PollFd, ms: c_int) -> isize {
+    #[cfg(target_arch = "x86_64")]
+    if taken::is_taken() {
+        return guests::make(libc::SYS_poll, [one as usize, 1, ms as usize, 0, 0, 0]);
+    }
     // SAFETY: the caller's descriptor.
     unsafe { kernel!(older SYS_poll, c"poll" as PollFn; one, 1, ms)() }
 }

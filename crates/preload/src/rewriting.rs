@@ -24,10 +24,10 @@ mod memory;
 mod sleepers;
 
 use crate::code;
-use crate::door;
 use crate::library::OwnCalls;
 use crate::own_calls::entry;
 use crate::raw;
+use crate::taken;
 use candidates::calls_of;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicI32, Ordering};
@@ -77,7 +77,7 @@ static SHARED: Shared = Shared { state: UnsafeCell::new(None), user: AtomicI32::
 /// be under way for these descriptors. Called by a thread of the library's with descriptors of its
 /// own.
 pub(crate) fn own_calls(numbers: &[i32]) -> OwnCalls {
-    if door::is_taken() {
+    if taken::is_taken() {
         // The guest's calls are the loader's.
         return OwnCalls::Unseen;
     }

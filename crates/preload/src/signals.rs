@@ -191,17 +191,30 @@ unsafe extern "C-unwind" fn on_signal(
 }
 
 /// Receives a signal from the loader of programs that make their own system calls. The loader
-/// installs its own handlers in the kernel.
+/// installs its own handlers in the kernel, and runs the guest's between calls only (`guests`).
 pub(crate) unsafe extern "C-unwind" fn came_through_door(signal: &Signal) {
-    let coming = PendingSignal {
-        signal: signal.number,
-        info: signal.info.cast(),
-        context: signal.context,
-        entry: signal.entry,
-        restarts: signal.restarts,
-    };
-    // SAFETY: the caller's promise.
-    unsafe { deliver(&coming, || (signal.run)(signal.data)) };
+    relocation::all();
+    let thread = here();
+    let info: *mut siginfo_t = signal.info.cast();
+    if !signal.is_inside {
+        deferred::came(thread, signal.number);
+        // SAFETY: the kernel's information for this signal.
+        return deferred::take_turn(thread, signal.number, unsafe { &mut *info });
+    }
+    if signal.is_fault {
+        // The call ends here, as it would if the handler jumped out.
+        thread.depth.store(0, Ordering::Relaxed);
+        thread.waiting.store(0, Ordering::Relaxed);
+    }
+    let this = if signal.restarts { 1 } else { 2 };
+    let waits = thread.handler_waits.load(Ordering::Relaxed).max(this);
+    thread.handler_waits.store(waits, Ordering::Relaxed);
+    thread.ran.store(waits, Ordering::Relaxed);
+    // SAFETY: the kernel's own structures.
+    unsafe {
+        deferred::put_off(thread, signal.number, signal.entry, info, signal.context.cast());
+        crate::pause::leave_gap(&mut *signal.context.cast());
+    }
 }
 
 /// A signal for which the kernel has called a handler.

@@ -7,9 +7,10 @@
 //! `own_calls`).
 
 use crate::guard::{can_open, is_initialized, is_open, is_wide_open, tell_if_initialized, within};
+use crate::guests::Numbered;
 use crate::library::{EpollEvent, PollFd, ReasonT};
 use crate::process::{ends_by_call, forked_by, has_notification, is_filter, shut};
-use crate::raw::{Kernel, Numbered};
+use crate::raw::Kernel;
 use crate::readiness::{self, Countdown, WaitTerms, masked, terms};
 use crate::{
     buffers, confined, connections, control, descriptors, exec, files, first_calls, io, kernel_aio,

@@ -41,6 +41,11 @@ pub(crate) struct Thread {
     pub(crate) own_stack: AtomicUsize,
     /// Signals that were put off and are blocked, bit `n - 1` for signal `n`.
     pub(crate) put_off: AtomicU64,
+    /// In the loader's process: a handler waits until the guest's call has ended. 1 if all that
+    /// wait restart calls, 2 if one does not, 0 for none.
+    pub(crate) handler_waits: AtomicU32,
+    /// A wait has ended for handlers that restart calls.
+    pub(crate) restarts: AtomicU32,
     /// The address of the word that this thread sleeps on while handlers are put off; 0 if none.
     pub(crate) sleeps_on: AtomicUsize,
     /// The order of deferred real-time signals.

@@ -74,6 +74,11 @@ fn threads_are_cancelled_as_they_begin() {
 }
 
 #[test]
+fn handlers_see_what_led_to_the_call_that_they_interrupt() {
+    case("unwound");
+}
+
+#[test]
 fn alternate_stacks_may_be_small() {
     case("small");
 }

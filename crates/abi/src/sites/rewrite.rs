@@ -44,8 +44,7 @@ impl Site {
 /// The way in which a system call is rewritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rewrite {
-    /// Instructions of this many bytes before the call make room. The `syscall` itself stays, for
-    /// threads that are already past these instructions and for calls that the kernel restarts.
+    /// Instructions of this many bytes before the call make room.
     Before(u8),
     /// Instructions of this many bytes before the call, the call, and instructions of this many
     /// bytes after it make room together.

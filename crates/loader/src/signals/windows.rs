@@ -1,19 +1,21 @@
-//! Handlers that interrupt the few instructions between guest and host: these instructions are
-//! undone or completed, so that the interrupted code is the guest's. Read the theory of operation
-//! of `enter` first.
+//! Where a handler has interrupted its thread, and what there is to do in the few instructions
+//! between host and guest. Read the theory of operation of `enter` first.
 
 use crate::block::{Block, Frame};
 use crate::enter::{Entry, entries};
+use crate::guest::guest;
+use core::ffi::c_int;
 use libc::{
-    REG_EFL, REG_R8, REG_R9, REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15, REG_RAX,
-    REG_RBP, REG_RBX, REG_RCX, REG_RDI, REG_RDX, REG_RIP, REG_RSI, REG_RSP, ucontext_t,
+    REG_EFL, REG_R8, REG_R9, REG_R10, REG_R12, REG_R13, REG_R14, REG_R15, REG_RAX, REG_RBP,
+    REG_RBX, REG_RCX, REG_RDI, REG_RDX, REG_RIP, REG_RSI, REG_RSP, ucontext_t,
 };
+use sojourn_abi::door::RESTART;
 
 /// Reads a register from a frame.
 type ReadFn = fn(&Frame) -> usize;
 
-/// The guest's registers at a call, but for the instruction pointer, and where a frame has them.
-pub(super) const WAY: [(i32, ReadFn); 16] = [
+/// The guest's registers at the end of a call, and where a frame has them.
+const WAY: [(i32, ReadFn); 17] = [
     (REG_R15, |frame| frame.r15),
     (REG_R14, |frame| frame.r14),
     (REG_R13, |frame| frame.r13),
@@ -28,38 +30,86 @@ pub(super) const WAY: [(i32, ReadFn); 16] = [
     (REG_RDI, |frame| frame.rdi),
     (REG_RAX, |frame| frame.rax),
     (REG_RCX, |frame| frame.back),
+    (REG_RIP, |frame| frame.back),
     (REG_RSP, |frame| frame.rsp),
     (REG_EFL, Frame::all_flags),
 ];
 
-/// Moves the interrupted thread, which has the guest's FS base, to an instruction of the guest's or
-/// to the beginning of `enter`.
-pub(super) fn leave(interrupted: &mut ucontext_t, block: &Block) {
+/// Where a thread is that a handler has interrupted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// In the guest's code, or in code of the loader's that has nothing on the host's stack.
+    Guest,
+    /// In a call, or on the way to it.
+    Call,
+    /// On the way out, where it looks again for signals that were put off.
+    Leaving,
+}
+
+/// Returns where the thread is. If it is on the way out, it is sent back to the look.
+pub(super) fn place(interrupted: &mut ucontext_t, block: &mut Block, fs: usize) -> Place {
     let registers = &mut interrupted.uc_mcontext.gregs;
     let rip = registers[REG_RIP as usize] as usize;
     let rsp = registers[REG_RSP as usize] as usize;
+    let is_inside = fs == block.host_fs;
+    if !is_inside && !block.is_on_host(rsp) {
+        return Place::Guest;
+    }
     let is_within = |one: &&Entry| (one.start..one.end).contains(&rip);
-    if !block.is_on_host(rsp) {
+    let Some(entry) = entries().iter().find(is_within).copied() else {
+        // SAFETY: during a call the block's frame is valid.
+        block.number = unsafe { (*block.frame).rax };
+        return Place::Call;
+    };
+    if rip >= entry.check {
+        registers[REG_RIP as usize] = entry.check as i64;
+        return Place::Leaving;
+    }
+    // On the way in the stack pointer is the frame's address; the call's number is in it soon.
+    let frame = rsp as *const Frame;
+    block.number = match rip >= entry.kept {
+        // SAFETY: the frame is on this thread's stack.
+        true => unsafe { (*frame).rax },
+        false => registers[REG_RAX as usize] as usize,
+    };
+    Place::Call
+}
+
+/// Completes the registers of a thread that has the guest's stack pointer, but not all registers
+/// yet: the signals that were put off are being unblocked.
+pub(super) fn complete(interrupted: &mut ucontext_t, block: &mut Block) {
+    let rip = interrupted.uc_mcontext.gregs[REG_RIP as usize] as usize;
+    if !entries().iter().any(|one| (one.late..one.end).contains(&rip)) {
         return;
     }
-    let Some(entry) = entries().iter().find(is_within).copied() else { return };
-    // SAFETY: between guest and host the stack pointer is the address of a frame.
-    let frame = unsafe { &*(rsp as *const Frame) };
-    let mut set = |register: i32, value: usize| registers[register as usize] = value as i64;
-    if (entry.saving..entry.inside).contains(&rip) {
-        if rip >= entry.kept {
-            set(REG_RAX, frame.rax);
-            set(REG_RCX, frame.back);
-        }
-        if rip >= entry.based {
-            set(REG_RBX, frame.rbx);
-        }
-        // `enter` keeps the guest's stack pointer in `r11`.
-        let stack = interrupted.uc_mcontext.gregs[REG_R11 as usize];
-        interrupted.uc_mcontext.gregs[REG_RSP as usize] = stack;
-        interrupted.uc_mcontext.gregs[REG_RIP as usize] = entry.start as i64;
-    } else if rip >= entry.leaving {
-        WAY.iter().for_each(|(register, value)| set(*register, value(frame)));
-        set(REG_RIP, frame.back);
+    // SAFETY: the latest call's frame, below which nothing has been written.
+    let frame = unsafe { &*block.frame };
+    for (register, value) in WAY {
+        interrupted.uc_mcontext.gregs[register as usize] = value(frame) as i64;
     }
+    // SAFETY: the kernel's context; its set is the first word of the C library's.
+    unsafe { *mask_at(interrupted) &= !block.due };
+    block.due = 0;
+}
+
+/// Has the thread leave its call at once. The call begins again when the handler has returned,
+/// unless a filter has refused it (`SIGSYS`, seccomp(2)): then the handler sets the result.
+pub(super) fn give_up(interrupted: &mut ucontext_t, block: &mut Block, signal: c_int) {
+    let start = guest().entry;
+    let Some(entry) = entries().iter().find(|one| one.start == start).copied() else { return };
+    let frame = block.frame;
+    let result = match signal {
+        libc::SIGSYS => block.number,
+        _ => (-(RESTART as isize)) as usize,
+    };
+    // SAFETY: during a call the block's frame is valid.
+    unsafe { (*frame).rax = result };
+    interrupted.uc_mcontext.gregs[REG_RSP as usize] = frame as i64;
+    interrupted.uc_mcontext.gregs[REG_RIP as usize] = entry.check as i64;
+}
+
+/// The kernel's set of blocked signals, which is the first word of the C library's larger one.
+pub(super) fn mask_at(context: *mut ucontext_t) -> *mut u64 {
+    // SAFETY: computes an address only.
+    unsafe { (&raw mut (*context).uc_sigmask).cast() }
 }

@@ -20,8 +20,10 @@
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
+#include <unwind.h>
 
 enum { LIMIT_S = 60, CHILD = 3, PAGE = 4096 };
 
@@ -160,6 +162,56 @@ static void cancelled_on_one(void) {
     pin();
     cancelled();
 }
+
+/* ---- unwinding ---- */
+
+#ifdef __GLIBC__
+static volatile int is_seen, unwinds;
+static pid_t sleeper;
+
+static _Unwind_Reason_Code sees(struct _Unwind_Context *context, void *start) {
+    is_seen |= _Unwind_GetRegionStart(context) == (unsigned long)start;
+    return _URC_NO_REASON;
+}
+
+static void waits_in(void);
+
+static void looks(int signal) {
+    is_seen = 0;
+    _Unwind_Backtrace(sees, waits_in);
+    unwinds += is_seen;
+    /* A call that is restarted ends now. */
+    if (signal == SIGUSR2) kill(sleeper, SIGKILL);
+}
+
+__attribute__((noinline)) static void waits_in(void) {
+    if (way) NEED(waitpid(sleeper, NULL, 0) == sleeper);
+    else NEED(poll(NULL, 0, -1) == -1 && pause() == -1);
+}
+
+/* A handler sees what led to the call that it has interrupted: one that fails, and one that is restarted. */
+static void unwound(void) {
+    for (way = 0; way < 2; way++) {
+        struct sigaction action = { .sa_handler = looks, .sa_flags = way ? SA_RESTART : 0 };
+        struct sigevent event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = way ? SIGUSR2 : SIGUSR1 };
+        struct itimerspec when = { { 0, 20000000 }, { 0, 20000000 } }, never = { 0 };
+        timer_t timer;
+        NEED(sigaction(event.sigev_signo, &action, NULL) == 0 && timer_create(CLOCK_MONOTONIC, &event, &timer) == 0);
+        for (int round = 0; round < 10; round++) {
+            sleeper = way ? fork() : 0;
+            if (way && sleeper == 0) for (;;) pause();
+            unwinds = 0;
+            NEED(timer_settime(timer, 0, &when, NULL) == 0);
+            waits_in();
+            NEED(timer_settime(timer, 0, &never, NULL) == 0 && unwinds >= (way ? 1 : 2));
+        }
+        NEED(timer_delete(timer) == 0);
+    }
+}
+#else
+/* musl's calls have no tables for unwinding. */
+static void unwound(void) {}
+#endif
 
 static void counts(int signal, siginfo_t *info, void *context) {
     (void)signal, (void)info, (void)context;
@@ -337,7 +389,7 @@ int main(int count_of_words, char **all) {
     alarm(LIMIT_S);
     static const struct { const char *name; void (*run)(void); } cases[] = {
         { "room", room },   { "pointers", pointers }, { "cancelled", cancelled }, { "cancelled_on_one", cancelled_on_one },
-        { "small", small },
+        { "small", small }, { "unwound", unwound },
         { "replaced", replaced }, { "rooted", rooted }, { "traced", traced }, { "linked", linked }, { "shared", shared },
     };
     if (count_of_words < 2) return 1;
