@@ -139,6 +139,8 @@ pub struct Rules {
     /// The number that all users have whom this user name space cannot tell apart: nobody is served
     /// by it. `None`: each user has its own.
     pub unmapped: Option<Uid>,
+    /// [`crate::registry::Limits::watches`]; `None`: the kernel does not tell.
+    pub watches: Option<usize>,
 }
 
 /// What follows from the work that is due now and then.

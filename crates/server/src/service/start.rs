@@ -69,6 +69,7 @@ impl Sojournd {
             ends: ENDS_MAX as usize,
             all_ends: ALL_ENDS,
             descriptors: files.saturating_sub(RESERVE as usize),
+            watches: rules.watches.unwrap_or(usize::MAX),
             own_user,
             slots: SLOTS,
             serves_everybody: rules.is_public,
