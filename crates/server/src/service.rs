@@ -221,7 +221,7 @@ impl Sojournd {
     fn ring(registry: &mut Registry, notifier: &mut Notifier) {
         for id in registry.take_rings() {
             if let Some(info) = registry.info(id) {
-                notifier.ring(info.uid, info.doorbell.clone());
+                notifier.ring(info.uid, id, info.doorbell.clone());
             }
         }
     }

@@ -83,7 +83,7 @@ impl Sojournd {
         let seed = if is_random == Ok(4) { u32::from_ne_bytes(seed) } else { clock };
         let state = State {
             registry: Registry::new(limits, seed),
-            notifier: Notifier::new(own_user),
+            notifier: Notifier::new(own_user, rules.is_public),
             concerned: Concerned::default(),
         };
         let (sender, jobs) = channel();
