@@ -141,6 +141,8 @@ pub struct Limits {
     /// Pipes that the kernel lets the server watch (`pins`); each user has a share. An end counts as
     /// one, though both ends of a pipe have one watch.
     pub watches: usize,
+    /// Sessions with other hosts, each of which is a mapping of the carrier's; each user has a share.
+    pub carried: usize,
     /// The user who may have all of that, like root.
     pub own_user: Uid,
     /// Slots of an inbox.
@@ -234,6 +236,8 @@ pub struct Registry {
     descriptors: Shares,
     /// Ends of pipes of each user: a pipe takes one of the kernel's watches.
     pipes: Shares,
+    /// Sessions with other hosts of each user.
+    carried: Shares,
     /// The last number given out, for streams, inboxes and counts.
     last: u64,
     to_ring: Vec<ClientId>,
@@ -257,6 +261,7 @@ impl Registry {
             ends: Shares::new(limits.all_ends, limits.own_user),
             descriptors: Shares::new(limits.descriptors, limits.own_user),
             pipes: Shares::new(limits.watches, limits.own_user),
+            carried: Shares::new(limits.carried, limits.own_user),
             last: (u64::from(seed) | 1) << 31,
             to_ring: Vec::new(),
             to_drop: Vec::new(),
@@ -305,7 +310,9 @@ impl Registry {
         let Some(Process { info, ends, .. }) = self.processes.get(&process) else { return false };
         let is_share = |shares: &Shares| process == CARRIER || shares.may_take(info.uid, 1);
         let is_pipe_share = !key.is_pipe() || is_share(&self.pipes);
-        ends.len() < self.limits.ends && is_share(&self.ends) && is_pipe_share
+        let is_carried_share = !key.is_carried() || is_share(&self.carried);
+        let is_room = ends.len() < self.limits.ends && is_share(&self.ends);
+        is_room && is_pipe_share && is_carried_share
     }
 
     /// Counts an end for its user, or takes it off.
@@ -316,6 +323,7 @@ impl Registry {
         let count = if is_more { Shares::take } else { Shares::give_back };
         count(&mut self.ends, user, 1);
         count(&mut self.pipes, user, usize::from(key.is_pipe()));
+        count(&mut self.carried, user, usize::from(key.is_carried()));
     }
 
     /// Returns the counters.

@@ -35,11 +35,14 @@ impl Registry {
     pub fn has_become(&mut self, process: ClientId, uid: Uid) {
         let Some(known) = self.processes.get_mut(&process) else { return };
         let before = core::mem::replace(&mut known.info.uid, uid);
-        let pipes = known.ends.values().filter(|end| end.identity.key.is_pipe()).count();
+        let keys = || known.ends.values().map(|end| end.identity.key);
+        let pipes = keys().filter(|key| key.is_pipe()).count();
+        let carried = keys().filter(|key| key.is_carried()).count();
         for (shares, count) in [
             (&mut self.descriptors, OF_PROCESS),
             (&mut self.ends, known.ends.len()),
             (&mut self.pipes, pipes),
+            (&mut self.carried, carried),
         ] {
             shares.give_back(before, count);
             shares.take(uid, count);

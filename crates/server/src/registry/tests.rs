@@ -85,6 +85,7 @@ pub(super) fn limits() -> Limits {
         all_ends,
         descriptors,
         watches: 1000,
+        carried: 1000,
         own_user,
         slots: 4,
         serves_everybody: false,

@@ -116,6 +116,21 @@ fn no_user_takes_all_watches_of_pipes() {
     assert_eq!(world.offer(1, pipe(40, true), args(4)), Offered::Waits);
 }
 
+/// Each is a mapping of the carrier's.
+#[test]
+fn no_user_takes_all_sessions_with_other_hosts() {
+    let (own_user, serves_everybody) = (Uid::from_raw(7), true);
+    let mut world = World::new(Limits { carried: 5, own_user, serves_everybody, ..limits() });
+    for n in 0..3 {
+        world.offer(1, socket(10 + n, 0), args(n));
+    }
+    assert_eq!(world.refused(1), Some((2, ReasonT::Quota)), "as many are left for others");
+    assert_eq!(world.offer(1, socket(10, 20), args(3)), Offered::Waits, "of this host");
+    assert_eq!(world.offer(4, socket(20, 0), args(1)), Offered::Waits);
+    world.left(1, 1);
+    assert_eq!(world.offer(1, socket(30, 0), args(4)), Offered::Waits);
+}
+
 #[test]
 fn who_gives_up_roots_rights_counts_as_the_user_that_it_is() {
     let (own_user, user) = (Uid::from_raw(7), Uid::from_raw(1000));
@@ -123,14 +138,15 @@ fn who_gives_up_roots_rights_counts_as_the_user_that_it_is() {
     world.registry.hello(client(5), info(5, 0)).unwrap();
     world.offer(5, socket(10, 20), args(1));
     world.offer(5, pipe(10, true), args(2));
+    world.offer(5, socket(30, 0), args(3));
     world.registry.has_become(client(5), user);
     let shares = |world: &World| {
-        let Registry { descriptors, ends, pipes, .. } = &world.registry;
-        [descriptors, ends, pipes].map(|shares| [shares.of(user), shares.of(Uid::ROOT)])
+        let Registry { descriptors, ends, pipes, carried, .. } = &world.registry;
+        [descriptors, ends, pipes, carried].map(|shares| [shares.of(user), shares.of(Uid::ROOT)])
     };
-    assert_eq!(shares(&world), [[16, 0], [2, 0], [1, 0]]);
+    assert_eq!(shares(&world), [[16, 0], [3, 0], [1, 0], [1, 0]]);
     world.registry.gone(client(5), 9, &world.memory);
-    assert_eq!(shares(&world), [[12, 0], [0, 0], [0, 0]], "others of the user keep theirs");
+    assert_eq!(shares(&world), [[12, 0], [0, 0], [0, 0], [0, 0]], "others of the user keep theirs");
 }
 
 /// Its peers have to be kept apart from it from then on.
