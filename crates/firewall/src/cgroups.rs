@@ -9,7 +9,7 @@
 
 use crate::attributes::find;
 use crate::bpf::{self, Attachment};
-use crate::folders::Folders;
+use crate::folders::{Folders, GroupId};
 use crate::netlink::{Question, ask, dump};
 use crate::session::{Family, Session};
 use rustix::fd::{AsRawFd, OwnedFd};
@@ -34,10 +34,6 @@ const BY_FAMILY: u16 = 20;
 const CGROUP_ID: u16 = 21;
 /// Length of `struct inet_diag_msg`.
 const DIAG_LEN: usize = 72;
-
-/// The number of a control group: its folder's inode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct GroupId(pub(crate) u64);
 
 /// A control group's programs.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,6 @@
 //! own, and sockets in each: however many are asked for, walking takes a small part of the time.
 //! Not here: the programs of groups (`cgroups`).
 
-use crate::cgroups::GroupId;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsString;
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
@@ -19,6 +18,10 @@ const FOLDERS_MAX: usize = 1 << 16;
 /// quick.
 const PAUSE: u32 = 16;
 const QUICK: Duration = Duration::from_millis(5);
+
+/// The number of a control group: its folder's inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct GroupId(pub(crate) u64);
 
 /// A folder, below another one.
 #[derive(Debug)]
