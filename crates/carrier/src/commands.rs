@@ -2,8 +2,10 @@
 //!
 //! The carrier sees it as [`Commands`]: the channel itself if it is a thread of the same process,
 //! otherwise what the server's process passes on. It takes one command of each user in turn: a
-//! command may take it a while, and nobody waits for all that another user has sent. Not here: the carrier's calls to the server
-//! (`sessions`), the way from one process to the other (`sojourn-server`, `apart`).
+//! command may take it a while, and nobody waits for all that another user has sent.
+//!
+//! Not here: the carrier's calls to the server (`sessions`), the way from one process to the other
+//! (`sojourn-server`, `apart`).
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;

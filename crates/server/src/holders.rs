@@ -90,8 +90,8 @@ pub struct Question {
 
 /// The time for one look: whoever has very many descriptors makes nobody wait longer for an answer.
 const LIMIT: Duration = Duration::from_secs(5);
-/// The most descriptors of a process that are looked at, unless it is an asker. One with more counts
-/// as one that may not be inspected.
+/// The most descriptors of a process that are looked at, unless it is an asker. One with more
+/// counts as one that may not be inspected.
 const FDS_MAX: usize = 1 << 16;
 /// Descriptors after which the time is looked at.
 const FDS_SOME: usize = 1 << 10;

@@ -138,10 +138,11 @@ pub struct Limits {
     pub all_ends: usize,
     /// Descriptors that the server may keep; each user has a share.
     pub descriptors: usize,
-    /// Pipes that the kernel lets the server watch (`pins`); each user has a share. An end counts as
-    /// one, though both ends of a pipe have one watch.
+    /// Pipes that the kernel lets the server watch (`pins`); each user has a share. An end counts
+    /// as one, though both ends of a pipe have one watch.
     pub watches: usize,
-    /// Sessions with other hosts, each of which is a mapping of the carrier's; each user has a share.
+    /// Sessions with other hosts, each of which is a mapping of the carrier's; each user has a
+    /// share.
     pub carried: usize,
     /// The user who may have all of that, like root.
     pub own_user: Uid,

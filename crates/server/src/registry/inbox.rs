@@ -14,8 +14,8 @@ use std::collections::HashMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct InboxOwner {
     pub(super) process: ClientId,
-    /// The user as whom it runs. One that gives up root's rights begins other inboxes: its peers may
-    /// have to be kept apart from it now.
+    /// The user as whom it runs. One that gives up root's rights begins other inboxes: its peers
+    /// may have to be kept apart from it now.
     pub(super) user: Uid,
     pub(super) set: u32,
     /// The user of the peers that ring there.

@@ -118,8 +118,8 @@ impl Sojournd {
     }
 
     /// Finds out as whom a client's process runs now. It may have connected as root and given up
-    /// that right right afterwards. Its number may be another process's by now, but a look by number
-    /// can only take root's rights away, never give any.
+    /// that right right afterwards. Its number may be another process's by now, but a look by
+    /// number can only take root's rights away, never give any.
     ///
     /// # Errors
     /// [`CallError::NoHello`].
