@@ -221,8 +221,11 @@ impl CommandSender {
 impl Drop for CommandReceiver {
     fn drop(&mut self) {
         // What waits is let go of now, not with the other side; closing may take a while.
-        let left = std::mem::take(&mut *self.commands.lock());
-        self.commands.lock().is_closed = true;
+        let mut commands = self.commands.lock();
+        commands.is_closed = true;
+        commands.turns.clear();
+        let left = std::mem::take(&mut commands.by_user);
+        drop(commands);
         drop(left);
     }
 }

@@ -35,7 +35,7 @@ struct Folder {
 #[derive(Debug, Default)]
 pub(crate) struct Folders {
     all: Vec<Folder>,
-    by_id: HashMap<GroupId, usize>,
+    places: HashMap<GroupId, usize>,
     next_walk: Option<Instant>,
     walks: usize,
 }
@@ -45,12 +45,12 @@ impl Folders {
     /// not known yet whether there is.
     pub(crate) fn find(&mut self, mount: &Path, id: GroupId) -> Option<PathBuf> {
         let begun = Instant::now();
-        if !self.by_id.contains_key(&id) && self.next_walk.is_none_or(|next| next <= begun) {
+        if !self.places.contains_key(&id) && self.next_walk.is_none_or(|next| next <= begun) {
             self.walk(mount);
             let took = begun.elapsed();
             self.next_walk = begun.checked_add(if took < QUICK { took } else { took * PAUSE });
         }
-        self.path(mount, *self.by_id.get(&id)?)
+        self.path(mount, *self.places.get(&id)?)
     }
 
     fn path(&self, mount: &Path, mut at: usize) -> Option<PathBuf> {
@@ -86,7 +86,7 @@ impl Folders {
     }
 
     fn add(&mut self, id: GroupId, parent: usize, name: OsString) {
-        self.by_id.insert(id, self.all.len());
+        self.places.insert(id, self.all.len());
         self.all.push(Folder { parent, name });
     }
 }
