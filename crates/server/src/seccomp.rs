@@ -421,7 +421,6 @@ mod tests {
         let (parent, files) = (getppid().unwrap(), getrlimit(Resource::Nofile));
         for part in CHILDREN {
             let (socket, _peer) = UnixStream::pair().unwrap();
-            let files = files.clone();
             let confined = move || {
                 sojourn_confine::apply_filter(&filter(part).unwrap()).unwrap();
                 powers_over(parent, &socket, files)
