@@ -17,6 +17,7 @@ use crate::commands::Commands;
 use crate::conntrack::Conntrack;
 use crate::fragments::Fragments;
 use crate::inboxes::{Inboxes, OpenedInbox};
+use crate::incoming::Taken;
 use crate::links::{Links, Program};
 use crate::metastate::Metastate;
 use crate::paths::Paths;
@@ -79,6 +80,10 @@ pub struct Carrier {
     pub(crate) programs: HashMap<ProcessId, OwnedFd>,
     /// The server is about to end.
     pub(crate) is_leaving: bool,
+    /// Commands and events that were taken and are not handled yet.
+    pub(crate) taken: Taken,
+    /// There may be more commands and events, for which no bell will ring.
+    pub(crate) has_more: bool,
 }
 
 /// A join whose memory is mapped.

@@ -1,18 +1,21 @@
 //! The command channel from the session server's threads to the carrier.
 //!
 //! The carrier sees it as [`Commands`]: the channel itself if it is a thread of the same process,
-//! otherwise what the server's process passes on. Not here: the carrier's calls to the server
-//! (`sessions`), the way from one process to the other (`sojourn-server`, `apart`).
+//! otherwise what the server's process passes on. It takes one command of each user in turn: a
+//! command may take it a while, and nobody waits for all that another user has sent.
+//!
+//! Not here: the carrier's calls to the server (`sessions`), the way from one process to the other
+//! (`sojourn-server`, `apart`).
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::process::{Resource, Uid, getrlimit};
 use sojourn_ipc::shares::{Share, Shares};
 use sojourn_session::{DelegationToken, LocalNumber, ProcessId, StreamNumber};
+use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A command for the carrier.
 #[derive(Debug)]
@@ -70,10 +73,57 @@ struct Waiting {
     _share: Option<Share>,
 }
 
+/// Commands that wait. Those of one user, and those of the server itself, stay in order.
+#[derive(Debug, Default)]
+struct Queue {
+    by_user: HashMap<Option<Uid>, VecDeque<Waiting>>,
+    /// The users who have commands here, the next one first.
+    turns: VecDeque<Option<Uid>>,
+    /// One side of the channel has gone.
+    is_closed: bool,
+}
+
+impl Queue {
+    fn push(&mut self, user: Option<Uid>, waiting: Waiting) {
+        let theirs = self.by_user.entry(user).or_default();
+        if theirs.is_empty() {
+            self.turns.push_back(user);
+        }
+        theirs.push_back(waiting);
+    }
+
+    fn pop(&mut self) -> Option<Waiting> {
+        let user = self.turns.pop_front()?;
+        let theirs = self.by_user.get_mut(&user)?;
+        let next = theirs.pop_front();
+        match theirs.is_empty() {
+            true => drop(self.by_user.remove(&user)),
+            false => self.turns.push_back(user),
+        }
+        next
+    }
+}
+
+/// One side's hold on the queue.
+#[derive(Debug)]
+struct Side(Arc<Mutex<Queue>>);
+
+impl Side {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Side {
+    fn drop(&mut self) {
+        self.lock().is_closed = true;
+    }
+}
+
 /// The sending side of the channel, for any thread.
 #[derive(Debug)]
 pub struct CommandSender {
-    commands: Sender<Waiting>,
+    commands: Side,
     bell: OwnedFd,
     count: Arc<AtomicUsize>,
     shares: Arc<Shares>,
@@ -97,7 +147,7 @@ pub trait Commands: Send {
 /// The receiving side of the channel.
 #[derive(Debug)]
 pub struct CommandReceiver {
-    commands: Receiver<Waiting>,
+    commands: Side,
     bell: OwnedFd,
     count: Arc<AtomicUsize>,
     is_closed: bool,
@@ -120,12 +170,13 @@ pub fn command_channel() -> Result<CommandChannel, Errno> {
     let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
     let bell = rustix::event::eventfd(0, flags)?;
     let other = rustix::io::fcntl_dupfd_cloexec(&bell, 0)?;
-    let (commands, queue) = channel();
+    let queue = Arc::new(Mutex::new(Queue::default()));
+    let [commands, taken] = [Arc::clone(&queue), queue].map(Side);
     let count = Arc::new(AtomicUsize::new(0));
     let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let shares = Shares::new((files / WAITING_PART).clamp(WAITING_MIN, WAITING_MAX) as usize);
     let sender = CommandSender { commands, bell, count: Arc::clone(&count), shares };
-    let receiver = CommandReceiver { commands: queue, bell: other, count, is_closed: false };
+    let receiver = CommandReceiver { commands: taken, bell: other, count, is_closed: false };
     Ok(CommandChannel { sender, receiver })
 }
 
@@ -142,7 +193,13 @@ impl CommandSender {
     pub fn send(&self, command: Command, share: Option<Share>) -> bool {
         // The command counts until the carrier has looked at it: see `CommandReceiver::tell_count`.
         self.count.fetch_add(1, Ordering::SeqCst);
-        let is_taken = self.commands.send(Waiting { command, _share: share }).is_ok();
+        let user = share.as_ref().map(Share::user);
+        let mut commands = self.commands.lock();
+        let is_taken = !commands.is_closed;
+        if is_taken {
+            commands.push(user, Waiting { command, _share: share });
+        }
+        drop(commands);
         // A full counter rings already.
         let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
         is_taken
@@ -161,6 +218,18 @@ impl CommandSender {
     }
 }
 
+impl Drop for CommandReceiver {
+    fn drop(&mut self) {
+        // What waits is let go of now, not with the other side; closing may take a while.
+        let mut commands = self.commands.lock();
+        commands.is_closed = true;
+        commands.turns.clear();
+        let left = std::mem::take(&mut commands.by_user);
+        drop(commands);
+        drop(left);
+    }
+}
+
 impl Commands for CommandReceiver {
     fn bell(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
@@ -171,13 +240,11 @@ impl Commands for CommandReceiver {
     }
 
     fn next(&mut self) -> Option<Command> {
-        match self.commands.try_recv() {
-            Ok(waiting) => Some(waiting.command),
-            Err(error) => {
-                self.is_closed |= error == TryRecvError::Disconnected;
-                None
-            }
-        }
+        let mut commands = self.commands.lock();
+        let next = commands.pop();
+        self.is_closed |= next.is_none() && commands.is_closed;
+        drop(commands);
+        Some(next?.command)
     }
 
     fn tell_count(&mut self, sessions: usize) {
@@ -186,5 +253,55 @@ impl Commands for CommandReceiver {
 
     fn is_closed(&self) -> bool {
         self.is_closed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sojourn_session::StreamNumber;
+
+    fn told(stream: u64) -> Command {
+        Command::Registered { stream: StreamNumber(stream), pid: ProcessId(1) }
+    }
+
+    fn all(receiver: &mut CommandReceiver) -> Vec<u64> {
+        let number = |command| match command {
+            Command::Registered { stream, .. } => stream.0,
+            other => panic!("{other:?}"),
+        };
+        std::iter::from_fn(|| receiver.next()).map(number).collect()
+    }
+
+    #[test]
+    fn nobody_waits_for_all_that_another_user_has_sent() {
+        let CommandChannel { sender, mut receiver } = command_channel().unwrap();
+        let send = |user: Option<u32>, stream| {
+            let share = user.map(|user| sender.share(Uid::from_raw(user)).unwrap());
+            assert!(sender.send(told(stream), share));
+        };
+        (1..=5).for_each(|stream| send(Some(1000), stream));
+        (11..=12).for_each(|stream| send(Some(1001), stream));
+        send(None, 21);
+        assert_eq!(all(&mut receiver), [1, 11, 21, 2, 12, 3, 4, 5]);
+        send(Some(1000), 6);
+        assert_eq!(all(&mut receiver), [6]);
+        let queue = receiver.commands.lock();
+        assert!(queue.by_user.is_empty() && queue.turns.is_empty());
+    }
+
+    #[test]
+    fn each_side_notices_the_end_of_the_other() {
+        let CommandChannel { sender, mut receiver } = command_channel().unwrap();
+        assert!(sender.send(told(1), None));
+        drop(sender);
+        assert_eq!(all(&mut receiver), [1], "what was sent comes all the same");
+        assert!(receiver.is_closed());
+        let CommandChannel { sender, receiver } = command_channel().unwrap();
+        let user = Uid::from_raw(1000);
+        assert!(sender.send(told(1), sender.share(user)) && !receiver.is_closed());
+        drop(receiver);
+        assert!(!sender.send(told(1), None));
+        assert!(sender.commands.lock().by_user.is_empty(), "nothing is kept for nobody");
     }
 }

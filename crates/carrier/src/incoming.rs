@@ -10,6 +10,9 @@
 //! * A socket comes by a command ([`Command::Socket`]) after its earlier session has left. So
 //!   sockets are put aside until a later look has found no event.
 //!
+//! Whoever sends commands without end has no event wait for all of them, nor the carrier keep all
+//! sockets: commands that come faster than they are taken may be taken late.
+//!
 //! Not here: what is done about each (`moves`), where they come from (`commands`, `sessions`).
 
 use crate::commands::Command;
@@ -24,10 +27,18 @@ pub(crate) enum Incoming {
     Event(EventT),
 }
 
+/// The most commands that are taken between an event's coming and its turn: more than the few of
+/// one library that may have come before it, of many users in turn (`commands`).
+const BEFORE_EVENT_MAX: usize = 64;
+/// The most sockets that are put aside, about.
+const SOCKETS_MAX: usize = 4096;
+
 /// The event, and the sockets, that were taken from their queues and are not handled yet.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
     event: Option<EventT>,
+    /// Commands that were taken since the last look at the events.
+    since_look: usize,
     sockets: VecDeque<OwnedFd>,
 }
 
@@ -42,9 +53,14 @@ impl Taken {
         loop {
             if self.event.is_none() {
                 self.event = Some(event()).filter(|event| !matches!(event, EventT::None));
+                self.since_look = 0;
             }
             let before = self.sockets.len();
-            while let Some(command) = command() {
+            while self.since_look < BEFORE_EVENT_MAX
+                && self.sockets.len() < SOCKETS_MAX
+                && let Some(command) = command()
+            {
+                self.since_look += 1;
                 match command {
                     Command::Socket(socket) => self.sockets.push_back(socket),
                     other => return Some(Incoming::Command(other)),
@@ -53,10 +69,13 @@ impl Taken {
             if let Some(event) = self.event.take() {
                 return Some(Incoming::Event(event));
             }
-            // A socket that came just now may have come after an event that came just now.
-            if self.sockets.len() == before {
+            if before > 0 {
                 let socket = self.sockets.pop_front()?;
                 return Some(Incoming::Command(Command::Socket(socket)));
+            }
+            // A socket that came just now may have come after an event that came just now.
+            if self.sockets.is_empty() {
+                return None;
             }
         }
     }

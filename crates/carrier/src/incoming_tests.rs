@@ -106,3 +106,25 @@ fn all_that_is_there_is_taken() {
     assert_eq!(taken(ways), "BBLLS");
     assert_eq!(taken(Ways::default()), "");
 }
+
+#[test]
+fn who_sends_commands_without_end_keeps_no_event_and_no_socket_waiting() {
+    let questions = || Some(Command::AskRoute { local: LocalNumber(2), to: [192, 0, 2, 1].into() });
+    let mut taken = Taken::default();
+    let mut event = || left();
+    let is_event = |next: &Option<Incoming>| matches!(next, Some(Incoming::Event(_)));
+    let mut next = || taken.next(questions, &mut event);
+    assert!(
+        std::iter::repeat_with(&mut next).take(BEFORE_EVENT_MAX + 1).any(|next| is_event(&next))
+    );
+    let mut taken = Taken::default();
+    let sockets = || Some(Command::Socket(descriptor()));
+    for _ in 0..100 {
+        let next = taken.next(sockets, || EventT::None);
+        assert!(matches!(next, Some(Incoming::Command(Command::Socket(_)))));
+    }
+    for _ in 0..100 {
+        assert!(is_event(&taken.next(sockets, left)));
+    }
+    assert!(taken.sockets.len() <= SOCKETS_MAX);
+}

@@ -15,22 +15,29 @@ mod out;
 
 use crate::carrier::Carrier;
 use crate::commands::Command;
-use crate::incoming::{Incoming, Taken};
+use crate::incoming::Incoming;
 use sojourn_session::{EventT, LocalNumber};
+
+/// Commands and events that are handled before everything else has its turn: who sends them without
+/// end holds up neither timers nor rules.
+const AT_ONCE: usize = 256;
 
 impl Carrier {
     /// Does the waiting commands, and handles the server's events.
     pub(crate) fn take_commands(&mut self) {
         self.commands.quiet();
-        let mut taken = Taken::default();
-        loop {
-            let Self { commands, sessions, .. } = self;
+        for _ in 0..AT_ONCE {
+            let Self { commands, sessions, taken, .. } = self;
             match taken.next(|| commands.next(), || sessions.next()) {
                 Some(Incoming::Command(command)) => self.obey(command),
                 Some(Incoming::Event(event)) => self.handle(event),
-                None => return,
+                None => {
+                    self.has_more = false;
+                    return;
+                }
             }
         }
+        self.has_more = true;
     }
 
     fn obey(&mut self, command: Command) {

@@ -7,6 +7,7 @@ use crate::commands::Commands;
 use crate::conntrack::Conntrack;
 use crate::fragments::Fragments;
 use crate::inboxes::Inboxes;
+use crate::incoming::Taken;
 use crate::keeping::{KeeperLocation, Keeping};
 use crate::links::{Fragmented, Links};
 use crate::metastate::Metastate;
@@ -86,6 +87,8 @@ impl Carrier {
             last_local: LocalNumber(0),
             programs: HashMap::new(),
             is_leaving: false,
+            taken: Taken::default(),
+            has_more: false,
         };
         carrier.watch(carrier.commands.bell(), COMMANDS).map_err(at("epoll"))?;
         carrier.watch(carrier.metastate.changes_fd(), CHANGES).map_err(at("epoll"))?;
@@ -103,7 +106,7 @@ impl Carrier {
             if self.links.keeping.take_loss() {
                 self.keep_anew();
             }
-            self.commands.tell_count(self.table.len());
+            self.commands.tell_count(self.table.len() + usize::from(self.has_more));
             self.listen();
             let at = now();
             let idle = self.links.tidy(at);
@@ -111,7 +114,8 @@ impl Carrier {
             let old = self.take_old_paths(at);
             let survey = self.survey_rules(at);
             let due = self.timers.next();
-            let next = [idle, look, old, survey, due].into_iter().flatten().min();
+            let more = self.has_more.then_some(at);
+            let next = [idle, look, old, survey, due, more].into_iter().flatten().min();
             let limit = next.map(|when| when.since(at).as_micros()).map(|us| Timespec {
                 tv_sec: i64::try_from(us / 1_000_000).unwrap_or(i64::MAX),
                 tv_nsec: (us % 1_000_000 * 1000) as i64,
@@ -122,6 +126,9 @@ impl Carrier {
             self.sessions.at_work(false);
             let _ = epoll::wait(&self.set, spare, limit.as_ref());
             self.sessions.at_work(true);
+            if self.has_more {
+                self.take_commands();
+            }
             for event in &events {
                 match event.data.u64() {
                     COMMANDS => self.take_commands(),

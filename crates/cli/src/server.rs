@@ -85,7 +85,7 @@ pub(crate) fn answers_to(address: &str, user: Uid) -> Result<(), Silent> {
         Err(error) => return Err(silent(error)),
     }
     let owner = sojourn_ipc::peer(socket.as_fd()).map_err(silent)?.user();
-    match owner.is_root() || owner == user || place::is_systems(address) {
+    match place::is_trusted(address, owner, user) {
         true => Ok(()),
         false => Err(Silent::Foreign(address.into(), owner)),
     }

@@ -2,7 +2,7 @@
 
 use crate::args::Ss;
 use crate::client::Client;
-use crate::output::{Table, bytes, note, print, print_json, span};
+use crate::output::{Table, bytes, note, print, print_json, printable, span};
 use crate::sessions::{PROC, Row, gather};
 use crate::terminal::terminal;
 use anyhow::Result;
@@ -73,7 +73,9 @@ fn text(rows: &[Row], why: bool, details: bool, columns: Option<usize>) -> Strin
         explained.push(line.to_owned());
         if why && row.is_in_kernel() {
             explained.push(format!("        {}", row.sentence()));
-            explained.extend(row.rule.as_ref().map(|rule| format!("        The rule: {rule}.")));
+            // Whoever may make control groups has chosen their names.
+            let rule = row.rule.as_deref().map(printable);
+            explained.extend(rule.map(|rule| format!("        The rule: {rule}.")));
             explained.extend(row.rates.map(|rates| format!("        {rates}")));
         }
         if let Some(connection) = row.connection.as_ref().filter(|_| details) {
@@ -134,6 +136,15 @@ mod tests {
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines.len(), 4, "{text}");
         assert!(lines[2].trim_start().starts_with("established  windows "), "{text}");
+    }
+
+    #[test]
+    fn the_name_of_a_rule_makes_no_line_and_controls_no_terminal() {
+        let rule = "eBPF programs of control group /user\n1 TCP\u{1b}[2J".to_owned();
+        let row = crate::sessions::Row { rule: Some(rule), ..waiting() };
+        let text = text(&[row], true, false, None);
+        assert_eq!(text.lines().count(), 4, "{text}");
+        assert!(text.ends_with("/user?1 TCP?[2J.\n"), "{text}");
     }
 
     #[test]

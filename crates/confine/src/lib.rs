@@ -10,7 +10,10 @@ use rustix::thread::{
     CapabilitySet, CapabilitySets, clear_ambient_capability_set,
     remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
 };
-use seccompiler::{SeccompAction, SeccompFilter, apply_filter_all_threads};
+use seccompiler::{
+    SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    apply_filter_all_threads,
+};
 use std::collections::BTreeMap;
 
 pub use seccompiler::{BackendError, BpfProgram, apply_filter};
@@ -79,12 +82,61 @@ pub fn process() -> impl Iterator<Item = i64> {
     EVERY.into_iter().chain(THREADED)
 }
 
+/// A system call of which one argument decides whether it is allowed.
+#[derive(Clone, Copy, Debug)]
+pub struct Limit {
+    /// The call's number.
+    pub call: i64,
+    /// The argument's place, from 0 on. The kernel takes 32 bits of it.
+    pub argument: u8,
+    /// The values with which the call is allowed.
+    pub values: Values,
+}
+
+/// Values of an argument.
+#[derive(Clone, Copy, Debug)]
+pub enum Values {
+    /// This one.
+    Only(u32),
+    /// All but these.
+    AllBut(&'static [u32]),
+}
+
+impl Limit {
+    fn rule(&self) -> Result<SeccompRule, BackendError> {
+        let (operator, values) = match &self.values {
+            Values::Only(value) => (SeccompCmpOp::Eq, std::slice::from_ref(value)),
+            Values::AllBut(values) => (SeccompCmpOp::Ne, *values),
+        };
+        let condition = |value: &u32| {
+            let (argument, value) = (self.argument, u64::from(*value));
+            SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator.clone(), value)
+        };
+        SeccompRule::new(values.iter().map(condition).collect::<Result<_, _>>()?)
+    }
+}
+
 /// Makes the filter that allows these system calls.
 ///
 /// # Errors
 /// There is no filter for this kind of processor.
 pub fn filter(calls: impl Iterator<Item = i64>) -> Result<BpfProgram, BackendError> {
-    let rules: BTreeMap<_, _> = calls.map(|call| (call, Vec::new())).collect();
+    filter_within(calls, &[])
+}
+
+/// Makes the filter that allows these system calls, those of `limits` only within these.
+///
+/// # Errors
+/// There is no filter for this kind of processor.
+pub fn filter_within(
+    calls: impl Iterator<Item = i64>,
+    limits: &[Limit],
+) -> Result<BpfProgram, BackendError> {
+    let rules = calls.map(|call| {
+        let limits = limits.iter().filter(|limit| limit.call == call);
+        Ok((call, limits.map(Limit::rule).collect::<Result<_, _>>()?))
+    });
+    let rules = rules.collect::<Result<BTreeMap<_, _>, BackendError>>()?;
     let refused = SeccompAction::Errno(libc::EPERM.unsigned_abs());
     let architecture = std::env::consts::ARCH.try_into()?;
     SeccompFilter::new(rules, refused, SeccompAction::Allow, architecture)?.try_into()
@@ -118,5 +170,17 @@ pub fn confine(kept: CapabilitySet, calls: impl Iterator<Item = i64>) -> Result<
 /// # Errors
 /// [`ConfineError`]; then there is no filter.
 pub fn limit(calls: impl Iterator<Item = i64>) -> Result<(), ConfineError> {
-    Ok(apply_filter_all_threads(&filter(calls)?)?)
+    limit_within(calls, &[])
+}
+
+/// Leaves all threads of the process these system calls, for ever, those of `limits` only within
+/// these.
+///
+/// # Errors
+/// [`ConfineError`]; then there is no filter.
+pub fn limit_within(
+    calls: impl Iterator<Item = i64>,
+    limits: &[Limit],
+) -> Result<(), ConfineError> {
+    Ok(apply_filter_all_threads(&filter_within(calls, limits)?)?)
 }

@@ -4,11 +4,12 @@
 //! systemd's `IPAddressDeny=` and network policies of containers are such programs. A socket
 //! belongs to the control group in which it was made (`sk_cgrp_data`), whose number sock_diag(7)
 //! tells; its programs and those of the groups above it are asked for by the group's folder. A
-//! number without a folder counts as a group with programs. Not here: the programs themselves,
-//! which are not understood.
+//! number without a folder counts as a group with programs. Not here: the folders (`folders`), the
+//! programs themselves, which are not understood.
 
 use crate::attributes::find;
 use crate::bpf::{self, Attachment};
+use crate::folders::{Folders, GroupId};
 use crate::netlink::{Question, ask, dump};
 use crate::session::{Family, Session};
 use rustix::fd::{AsRawFd, OwnedFd};
@@ -18,11 +19,8 @@ use rustix::net::netlink;
 use sojourn_wire::Protocol;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::os::unix::fs::DirEntryExt;
 use std::path::{Path, PathBuf};
 
-/// Folders that are looked at for one number.
-const FOLDERS_MAX: usize = 1 << 16;
 /// Groups that are remembered; beyond that all are asked for anew.
 const KNOWN_MAX: usize = 1024;
 /// `BPF_CGROUP_INET_INGRESS`, `BPF_CGROUP_INET_EGRESS` and `BPF_CGROUP_SOCK_OPS`; of UDP also
@@ -36,10 +34,6 @@ const BY_FAMILY: u16 = 20;
 const CGROUP_ID: u16 = 21;
 /// Length of `struct inet_diag_msg`.
 const DIAG_LEN: usize = 72;
-
-/// The number of a control group: its folder's inode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct GroupId(u64);
 
 /// A control group's programs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,12 +50,17 @@ pub(crate) struct ControlGroups {
     /// The folder of the hierarchy; `None` if there is none, so that nobody can attach a program.
     mount: Option<PathBuf>,
     known: HashMap<GroupId, Group>,
+    folders: Folders,
 }
 
 impl ControlGroups {
     pub(crate) fn new() -> Self {
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        Self { mount: mounts.lines().find_map(hierarchy_of), known: HashMap::new() }
+        Self {
+            mount: mounts.lines().find_map(hierarchy_of),
+            known: HashMap::new(),
+            folders: Folders::default(),
+        }
     }
 
     /// Returns the group whose programs could say something about the session's packets.
@@ -101,7 +100,7 @@ impl ControlGroups {
             if self.known.len() >= KNOWN_MAX {
                 self.known.clear();
             }
-            let folder = folder_of(mount, id)?;
+            let folder = self.folders.find(mount, id)?;
             let concerns = programs(&folder, id)?;
             self.known.insert(id, Group { folder, concerns });
         }
@@ -115,28 +114,6 @@ fn hierarchy_of(line: &str) -> Option<PathBuf> {
     let (before, after) = line.split_once(" - ")?;
     after.starts_with("cgroup2 ").then_some(())?;
     before.split(' ').nth(4).map(PathBuf::from)
-}
-
-/// Finds a group's folder by its number.
-fn folder_of(mount: &Path, id: GroupId) -> Option<PathBuf> {
-    let mut folders = vec![mount.to_owned()];
-    if std::os::unix::fs::MetadataExt::ino(&mount.metadata().ok()?) == id.0 {
-        return folders.pop();
-    }
-    let mut left = FOLDERS_MAX;
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
-            if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                continue;
-            }
-            if entry.ino() == id.0 {
-                return Some(entry.path());
-            }
-            left = left.checked_sub(1)?;
-            folders.push(entry.path());
-        }
-    }
-    None
 }
 
 /// Asks for the programs of the group at `folder`; `None` if another group is there now.
@@ -255,7 +232,8 @@ mod tests {
             let ids = groups_of(&session).unwrap();
             // A kernel before 5.9 does not tell.
             let Some(id) = ids.first() else { return };
-            assert_eq!(folder_of(&mount, *id), Some(mount.join(&own)), "{session:?}");
+            let folder = Folders::default().find(&mount, *id);
+            assert_eq!(folder, Some(mount.join(&own)), "{session:?}");
         }
         drop(listener);
         let gone = session(Protocol::Tcp, local, "127.0.0.1:1".parse().ok());

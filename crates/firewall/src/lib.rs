@@ -18,6 +18,7 @@ mod chains;
 mod dumps;
 mod entry;
 mod family;
+mod folders;
 #[cfg(any(debug_assertions, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;

@@ -73,6 +73,14 @@ pub struct Share {
     count: usize,
 }
 
+impl Share {
+    /// Returns the user whose share it is.
+    #[must_use]
+    pub fn user(&self) -> Uid {
+        self.user
+    }
+}
+
 impl Drop for Share {
     fn drop(&mut self) {
         let mut by_user = lock(&self.shares.by_user);

@@ -41,6 +41,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets, capabilities};
 use sojourn_session::{Inode, ProcessId, ReasonT};
 use std::collections::HashMap;
 use std::ffi::CStr;
+use std::time::{Duration, Instant};
 
 /// The object of a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -87,6 +88,13 @@ pub struct Question {
     pub object: Object,
 }
 
+/// The time for one look: whoever has very many descriptors makes nobody wait longer for an answer.
+const LIMIT: Duration = Duration::from_secs(5);
+/// The most descriptors of a process that are looked at, unless it is an asker. One with more
+/// counts as one that may not be inspected.
+const FDS_MAX: usize = 1 << 16;
+/// Descriptors after which the time is looked at.
+const FDS_SOME: usize = 1 << 10;
 /// The number of forebears after which a process counts as one that does not matter.
 const FOREBEARS_MAX: usize = 64;
 /// The most bytes that a link of `/proc` has (`do_proc_readlink`).
@@ -107,10 +115,12 @@ pub fn find_holders(
     servers: &[ProcessId],
     fifos: FifoHolders,
 ) -> Vec<Result<(), ReasonT>> {
-    let mut scan = Scan { servers: servers.to_vec(), fifos, ..Scan::default() };
+    let until = Instant::now().checked_add(LIMIT);
+    let mut scan = Scan { servers: servers.to_vec(), fifos, until, ..Scan::default() };
     for question in questions {
         scan.holders.entry(question.object).or_default();
         scan.note_kin(question.pid);
+        scan.askers.push(question.pid);
         scan.has_fifos |= matches!(question.object, Object::Fifo { .. });
     }
     scan.is_partial = scan.has_fifos && !sees_all_processes();
@@ -154,6 +164,8 @@ struct Scan {
     fifos: FifoHolders,
     /// A file, or a process, may be a FIFO's holder and could not be looked at.
     is_partial: bool,
+    askers: Vec<ProcessId>,
+    until: Option<Instant>,
 }
 
 /// Room for the names of a directory. Most directories fit, and take one system call; the others
@@ -193,6 +205,7 @@ impl Scan {
             match self.inspect(&proc, pid, &mut entries) {
                 // The process has ended meanwhile.
                 Ok(()) | Err(Errno::NOENT | Errno::SRCH) => {}
+                Err(Errno::TIMEDOUT) => return Err(Errno::TIMEDOUT),
                 Err(_) => {
                     self.closed.push(pid);
                     self.note_kin(pid);
@@ -246,7 +259,7 @@ impl Scan {
         pid: ProcessId,
         names: &mut Names,
     ) -> Result<bool, Errno> {
-        let mut has_any = false;
+        let mut count = 0;
         let mut list = RawDir::new(&directory, names.room());
         let mut room = [0u8; LINK_MAX];
         while let Some(entry) = list.next() {
@@ -255,7 +268,10 @@ impl Scan {
             if name.to_bytes().first() == Some(&b'.') {
                 continue;
             }
-            has_any = true;
+            count += 1;
+            if count % FDS_SOME == 1 {
+                self.check(pid, count)?;
+            }
             let link = match rustix::fs::readlinkat_raw(&directory, name, &mut room[..]) {
                 Ok(len) => room.get(..len).unwrap_or(&[]),
                 Err(Errno::NOENT) => continue,
@@ -270,7 +286,15 @@ impl Scan {
                 self.found_file(&directory, name, pid);
             }
         }
-        Ok(has_any)
+        Ok(count > 0)
+    }
+
+    /// Fails if a look at so many descriptors of a process takes too long.
+    fn check(&self, pid: ProcessId, count: usize) -> Result<(), Errno> {
+        if self.until.is_some_and(|until| Instant::now() > until) {
+            return Err(Errno::TIMEDOUT);
+        }
+        if count > FDS_MAX && !self.askers.contains(&pid) { Err(Errno::MFILE) } else { Ok(()) }
     }
 
     fn found(&mut self, object: Object, pid: ProcessId) {

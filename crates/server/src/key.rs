@@ -36,6 +36,12 @@ impl Key {
         }
     }
 
+    /// Returns true if it is an end of a pipe.
+    #[must_use]
+    pub fn is_pipe(self) -> bool {
+        matches!(self, Self::Pipe { .. })
+    }
+
     /// Returns true if one end is on another host.
     #[must_use]
     pub fn is_carried(self) -> bool {

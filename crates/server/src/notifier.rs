@@ -2,13 +2,18 @@
 //!
 //! A client can fill the counter of its event descriptor and make it block at any moment. A client
 //! of the server's own user gains nothing by that. For each other user a thread rings, so that a
-//! user can only hold up itself; that wait ends when the server does. Other objects of clients
-//! never come here: see `proxy`. Not here: the choice of the clients to ring (`registry`).
+//! user can only hold up itself; that wait ends when the server does. Root's bells
+//! are no exception: a client may have given up root's rights since it gave its bell. For root
+//! several threads ring, so that few of root's clients wait for such a one.
+//!
+//! Other objects of clients never come here: see `proxy`. Not here: the choice of the clients to
+//! ring (`registry`).
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::io::Errno;
 use rustix::process::Uid;
+use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::Descriptor;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,6 +23,8 @@ use std::sync::mpsc::{Sender, channel};
 /// The most bells of one user that may wait to be rung. A user with more is stuck, and has enough
 /// to hear.
 const WAITING_MAX: usize = 1024;
+/// Threads for root's clients, at most.
+const ROOTS_LANES: u32 = 32;
 
 /// Returns true for an event descriptor.
 pub(crate) fn is_event(fd: impl AsFd) -> bool {
@@ -31,7 +38,22 @@ pub(crate) fn name_of(fd: BorrowedFd<'_>) -> Option<Vec<u8>> {
     Some(name.into_bytes())
 }
 
-/// The thread of one user. It ends when this is dropped and its work is done.
+/// The clients whose bells one thread rings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Lane {
+    user: Uid,
+    /// Which of the user's lanes.
+    number: u32,
+}
+
+impl Lane {
+    fn of(user: Uid, client: ClientId) -> Self {
+        let number = if user.is_root() { client.index % ROOTS_LANES } else { 0 };
+        Self { user, number }
+    }
+}
+
+/// The thread of one lane. It ends when this is dropped and its work is done.
 #[derive(Debug)]
 struct Worker {
     bells: Sender<Descriptor>,
@@ -54,46 +76,45 @@ impl Worker {
     }
 }
 
-/// Rings clients at once, or lets the user's thread ring them.
+/// Rings clients at once, or lets a thread ring them.
 #[derive(Debug)]
 pub(crate) struct Notifier {
-    own_user: Uid,
-    workers: HashMap<Uid, Worker>,
+    /// The user whose clients are rung at once.
+    trusted: Option<Uid>,
+    workers: HashMap<Lane, Worker>,
 }
 
 impl Notifier {
-    pub(crate) fn new(own_user: Uid) -> Self {
-        Self { own_user, workers: HashMap::new() }
+    /// Makes a notifier of a server of that user's, or of everybody's.
+    pub(crate) fn new(own_user: Uid, is_public: bool) -> Self {
+        let trusted = (!is_public && !own_user.is_root()).then_some(own_user);
+        Self { trusted, workers: HashMap::new() }
     }
 
-    fn trusts(&self, user: Uid) -> bool {
-        user == self.own_user || user.is_root()
-    }
-
-    /// Rings the bell of a process of that user.
-    pub(crate) fn ring(&mut self, user: Uid, bell: Descriptor) {
-        if self.trusts(user) {
+    /// Rings the bell of a client, which is that user's.
+    pub(crate) fn ring(&mut self, user: Uid, client: ClientId, bell: Descriptor) {
+        if self.trusted == Some(user) {
             ring(&bell);
         } else {
-            self.give(user, bell);
+            self.give(Lane::of(user, client), bell);
         }
     }
 
-    fn give(&mut self, user: Uid, bell: Descriptor) {
-        let worker = self.workers.entry(user).or_insert_with(Worker::new);
+    fn give(&mut self, lane: Lane, bell: Descriptor) {
+        let worker = self.workers.entry(lane).or_insert_with(Worker::new);
         if worker.waiting.load(Ordering::Relaxed) >= WAITING_MAX {
             return;
         }
         worker.waiting.fetch_add(1, Ordering::Relaxed);
         if worker.bells.send(bell).is_err() {
-            self.workers.remove(&user);
+            self.workers.remove(&lane);
         }
     }
 
     /// Ends the threads of users that have no clients any more.
     pub(crate) fn keep(&mut self, has_clients: impl Fn(Uid) -> bool) {
-        self.workers.retain(|user, worker| {
-            has_clients(*user) || worker.waiting.load(Ordering::Relaxed) > 0
+        self.workers.retain(|lane, worker| {
+            has_clients(lane.user) || worker.waiting.load(Ordering::Relaxed) > 0
         });
     }
 }
@@ -128,18 +149,45 @@ mod tests {
         let bell = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
         rustix::io::write(&bell, &(u64::MAX - 1).to_ne_bytes()).unwrap();
         let bell = Descriptor::from(bell);
-        let mut notifier = Notifier::new(rustix::process::geteuid());
-        notifier.ring(notifier.own_user, bell.clone());
+        let user = Uid::from_raw(4711);
+        Notifier::new(user, false).ring(user, client(1), bell.clone());
         let mut count = [0; 8];
         rustix::io::read(bell.as_fd().unwrap(), &mut count).unwrap();
         assert_eq!(u64::from_ne_bytes(count), u64::MAX - 1);
     }
 
+    fn client(index: u32) -> ClientId {
+        ClientId { index, generation: 1 }
+    }
+
+    /// The process that connected as root may be anybody's by now.
+    #[test]
+    fn a_bell_that_root_gave_holds_up_neither_the_server_nor_others_of_roots() {
+        let mut notifier = Notifier::new(Uid::ROOT, false);
+        let bells = [1, 2].map(|_| Descriptor::from(eventfd(0, EventfdFlags::CLOEXEC).unwrap()));
+        let lanes = [1, 2].map(|index| Lane::of(Uid::ROOT, client(index)));
+        assert_ne!(lanes[0], lanes[1]);
+        // A thread that is held up by its first bell.
+        let (stuck, _nobody_takes) = channel::<Descriptor>();
+        let waiting = Arc::new(AtomicUsize::new(1));
+        notifier.workers.insert(lanes[0], Worker { bells: stuck, waiting });
+        for (bell, index) in bells.iter().zip([1, 2]) {
+            notifier.ring(Uid::ROOT, client(index), bell.clone());
+        }
+        let mut count = [0; 8];
+        rustix::io::read(bells[1].as_fd().unwrap(), &mut count).unwrap();
+        assert_eq!(u64::from_ne_bytes(count), 1);
+        let fd = bells[0].as_fd().unwrap();
+        let mut set = [PollFd::new(&fd, PollFlags::IN)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        assert_eq!(poll(&mut set, Some(&now)), Ok(0), "the server rings nobody's itself");
+    }
+
     #[test]
     fn other_users_are_notified_by_threads_of_their_own() {
         let bell = Descriptor::from(eventfd(0, EventfdFlags::CLOEXEC).unwrap());
-        let mut notifier = Notifier { own_user: Uid::from_raw(4711), workers: HashMap::new() };
-        notifier.ring(Uid::from_raw(4712), bell.clone());
+        let mut notifier = Notifier::new(Uid::from_raw(4711), false);
+        notifier.ring(Uid::from_raw(4712), client(1), bell.clone());
         let mut count = [0; 8];
         rustix::io::read(bell.as_fd().unwrap(), &mut count).unwrap();
         assert_eq!(u64::from_ne_bytes(count), 1);

@@ -31,6 +31,8 @@ use std::collections::HashMap;
 use std::mem::MaybeUninit;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// The most watches that one user may have, here: the server's own (inotify(7)).
+const WATCHES_MAX: &str = "/proc/sys/fs/inotify/max_user_watches";
 /// Bytes of events that are read at once.
 const EVENTS_LEN: usize = 4096;
 
@@ -57,6 +59,11 @@ pub(crate) struct Opens {
     pub(crate) watches: Vec<u32>,
     /// The kernel had too much to say: it may have been any.
     pub(crate) may_be_any: bool,
+}
+
+/// Returns the number of pipes that the server may watch; `None`: the kernel does not tell.
+pub(crate) fn watches_max() -> Option<usize> {
+    std::fs::read_to_string(WATCHES_MAX).ok()?.trim().parse().ok()
 }
 
 /// The pipes that the server knows.

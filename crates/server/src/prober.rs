@@ -18,11 +18,14 @@ use rustix::process::Uid;
 use sojourn_ipc::ancillary;
 use sojourn_session::{ProcessId, ReasonT};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// The time for an answer about one object, and about holders: the prober looks at all processes
 /// for that.
 const ASK_LIMIT: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
 const LOOK_LIMIT: Timespec = Timespec { tv_sec: 8, tv_nsec: 0 };
+/// The time after which no further questions about holders are asked together with these.
+const LOOKS_LIMIT: Duration = Duration::from_secs(3);
 /// The most pins that wait to be let go of because the prober's queue is full.
 const UNPINS_MAX: usize = 1 << 16;
 
@@ -117,8 +120,11 @@ impl Prober {
             Self::Apart(asking) => asking,
         };
         let unknown = |some: &[Question]| vec![Err(ReasonT::HoldersUnknown); some.len()];
+        let begun = Instant::now();
+        let is_late = || begun.elapsed() > LOOKS_LIMIT;
+        let ask = |some| if is_late() { None } else { asking.find_holders(some) };
         let some = questions.chunks(QUESTIONS_MAX);
-        some.flat_map(|some| asking.find_holders(some).unwrap_or_else(|| unknown(some))).collect()
+        some.flat_map(|some| ask(some).unwrap_or_else(|| unknown(some))).collect()
     }
 }
 

@@ -138,6 +138,12 @@ pub struct Limits {
     pub all_ends: usize,
     /// Descriptors that the server may keep; each user has a share.
     pub descriptors: usize,
+    /// Pipes that the kernel lets the server watch (`pins`); each user has a share. An end counts
+    /// as one, though both ends of a pipe have one watch.
+    pub watches: usize,
+    /// Sessions with other hosts, each of which is a mapping of the carrier's; each user has a
+    /// share.
+    pub carried: usize,
     /// The user who may have all of that, like root.
     pub own_user: Uid,
     /// Slots of an inbox.
@@ -229,6 +235,10 @@ pub struct Registry {
     /// Ends of each user, and descriptors that the server keeps for each.
     ends: Shares,
     descriptors: Shares,
+    /// Ends of pipes of each user: a pipe takes one of the kernel's watches.
+    pipes: Shares,
+    /// Sessions with other hosts of each user.
+    carried: Shares,
     /// The last number given out, for streams, inboxes and counts.
     last: u64,
     to_ring: Vec<ClientId>,
@@ -251,6 +261,8 @@ impl Registry {
             users: HashMap::new(),
             ends: Shares::new(limits.all_ends, limits.own_user),
             descriptors: Shares::new(limits.descriptors, limits.own_user),
+            pipes: Shares::new(limits.watches, limits.own_user),
+            carried: Shares::new(limits.carried, limits.own_user),
             last: (u64::from(seed) | 1) << 31,
             to_ring: Vec::new(),
             to_drop: Vec::new(),
@@ -288,11 +300,31 @@ impl Registry {
     fn take_end(&mut self, id: EndId) -> Option<End> {
         let owner = self.processes.get_mut(&id.process)?;
         let end = owner.ends.remove(&id.local)?;
-        if id.process != CARRIER {
-            self.ends.give_back(owner.info.uid, 1);
-        }
+        let user = owner.info.uid;
+        self.count_end(id.process, user, end.identity.key, false);
         self.keys.remove(&end.identity.key);
         Some(end)
+    }
+
+    /// Returns true if a process may have one more end, which has that key.
+    fn may_have_end(&self, process: ClientId, key: Key) -> bool {
+        let Some(Process { info, ends, .. }) = self.processes.get(&process) else { return false };
+        let is_share = |shares: &Shares| process == CARRIER || shares.may_take(info.uid, 1);
+        let is_pipe_share = !key.is_pipe() || is_share(&self.pipes);
+        let is_carried_share = !key.is_carried() || is_share(&self.carried);
+        let is_room = ends.len() < self.limits.ends && is_share(&self.ends);
+        is_room && is_pipe_share && is_carried_share
+    }
+
+    /// Counts an end for its user, or takes it off.
+    fn count_end(&mut self, process: ClientId, user: Uid, key: Key, is_more: bool) {
+        if process == CARRIER {
+            return;
+        }
+        let count = if is_more { Shares::take } else { Shares::give_back };
+        count(&mut self.ends, user, 1);
+        count(&mut self.pipes, user, usize::from(key.is_pipe()));
+        count(&mut self.carried, user, usize::from(key.is_carried()));
     }
 
     /// Returns the counters.

@@ -9,6 +9,7 @@ use crate::carried;
 use crate::claim::{Claim, Claimed, claim};
 use crate::log::{self, Level};
 use crate::network::Network;
+use crate::pins::watches_max;
 use crate::privileges::{self, Work};
 use crate::protocols::{self, Beside, Listening};
 use crate::service::{Rules, Sojournd};
@@ -48,7 +49,7 @@ fn run_at(
     privileges::keep_only(&work).map_err(RunError::Privileges)?;
     let is_public = options.rules.is_public && is_roots;
     let unmapped = unmapped_user();
-    let rules = Rules { is_public, unmapped, ..rules(options) };
+    let rules = Rules { is_public, unmapped, watches: watches_max(), ..rules(options) };
     // Clients are the server's own user's, and each could end the server anyhow.
     let served = Sojournd::alone(rules)?;
     // The socket's mode decides which users may connect, and the call of hello checks them once

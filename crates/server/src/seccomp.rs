@@ -7,7 +7,7 @@
 //!
 //! Not here: capabilities (`privileges`).
 
-use sojourn_confine::{ConfineError, EVERY};
+use sojourn_confine::{ConfineError, EVERY, Limit, Values};
 
 /// A process of the server's that has a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -260,6 +260,28 @@ const OLDER_FILES: [i64; 0] = [];
 #[cfg(not(target_arch = "x86_64"))]
 const OLDER_PARENT: [i64; 0] = [];
 
+/// `linux/sockios.h`.
+const FIOSETOWN: u32 = 0x8901;
+const SIOCSPGRP: u32 = 0x8902;
+/// fcntl(2).
+const F_SETOWN: u32 = 8;
+const F_SETSIG: u32 = 10;
+const F_SETOWN_EX: u32 = 15;
+
+/// Calls that could be used against other processes of the same user, and as its unit starts the
+/// server all of them are the same user's: the owner of a descriptor gets a signal of the setter's
+/// choice from the kernel, `SIGKILL`, too (fcntl(2), `F_SETSIG`), and a limit may end a process.
+const LIMITS: [Limit; 3] = [
+    Limit {
+        call: libc::SYS_fcntl,
+        argument: 1,
+        values: Values::AllBut(&[F_SETOWN, F_SETSIG, F_SETOWN_EX]),
+    },
+    Limit { call: libc::SYS_ioctl, argument: 1, values: Values::AllBut(&[FIOSETOWN, SIOCSPGRP]) },
+    // Process 0 is the caller.
+    Limit { call: libc::SYS_prlimit64, argument: 0, values: Values::Only(0) },
+];
+
 impl Part {
     /// Returns all calls that the process may make.
     fn calls(self) -> Vec<i64> {
@@ -292,20 +314,29 @@ impl Part {
 /// # Errors
 /// [`ConfineError`]; then there is no filter.
 pub fn confine(part: Part) -> Result<(), ConfineError> {
-    sojourn_confine::limit(part.calls().into_iter())
+    sojourn_confine::limit_within(part.calls().into_iter(), &LIMITS)
 }
 
 #[cfg(test)]
+#[allow(unsafe_code, reason = "calls that the filter is to refuse")]
 mod tests {
     use super::*;
+    use rustix::fd::AsRawFd;
+    use rustix::process::{Pid, Resource, Rlimit, getppid, getrlimit, prlimit};
+    use sojourn_confine::{BackendError, BpfProgram};
+    use std::os::unix::net::UnixStream;
 
     const CHILDREN: [Part; 5] =
         [Part::Front, Part::Prober, Part::Carrier, Part::Proxy, Part::Keeper];
 
+    fn filter(part: Part) -> Result<BpfProgram, BackendError> {
+        sojourn_confine::filter_within(part.calls().into_iter(), &LIMITS)
+    }
+
     #[test]
     fn only_the_parent_runs_programs_and_only_the_carrier_loads_anything_into_the_kernel() {
         for part in CHILDREN {
-            assert!(sojourn_confine::filter(part.calls().into_iter()).is_ok());
+            assert!(filter(part).is_ok());
             for call in [libc::SYS_execve, libc::SYS_execveat, libc::SYS_ptrace, libc::SYS_mount] {
                 assert!(!part.calls().contains(&call), "{part:?}: {call}");
             }
@@ -357,12 +388,48 @@ mod tests {
     #[test]
     fn a_proxy_may_enlarge_the_buffer_that_answers_come_to() {
         let confined = || {
-            let filter = sojourn_confine::filter(Part::Proxy.calls().into_iter()).unwrap();
-            sojourn_confine::apply_filter(&filter).unwrap();
-            let (socket, _peer) = std::os::unix::net::UnixStream::pair().unwrap();
+            sojourn_confine::apply_filter(&filter(Part::Proxy).unwrap()).unwrap();
+            let (socket, _peer) = UnixStream::pair().unwrap();
             rustix::net::sockopt::set_socket_recv_buffer_size(&socket, 1 << 16)
         };
         // The filter is that thread's alone.
         assert_eq!(std::thread::spawn(confined).join().unwrap(), Ok(()));
+    }
+
+    /// The kernel signals for whoever owns a descriptor, and lets processes of one user limit each
+    /// other.
+    fn powers_over(other: Pid, socket: &UnixStream, files: Rlimit) -> Vec<&'static str> {
+        let (fd, pid) = (socket.as_raw_fd(), other.as_raw_nonzero().get());
+        let owner = [0, pid];
+        // SAFETY: the calls take numbers, and memory that lives as long as they last.
+        let done = unsafe {
+            [
+                ("F_SETOWN", libc::fcntl(fd, F_SETOWN as i32, pid)),
+                ("F_SETSIG", libc::fcntl(fd, F_SETSIG as i32, libc::SIGKILL)),
+                ("F_SETOWN_EX", libc::fcntl(fd, F_SETOWN_EX as i32, owner.as_ptr())),
+                ("FIOSETOWN", libc::ioctl(fd, FIOSETOWN.into(), &raw const pid)),
+                ("SIOCSPGRP", libc::ioctl(fd, SIOCSPGRP.into(), &raw const pid)),
+            ]
+        };
+        let done = done.into_iter().filter_map(|(name, result)| (result == 0).then_some(name));
+        let limits = prlimit(Some(other), Resource::Nofile, files).is_ok();
+        done.chain(limits.then_some("prlimit")).collect()
+    }
+
+    #[test]
+    fn no_process_has_others_of_its_user_signalled_or_limited() {
+        let (parent, files) = (getppid().unwrap(), getrlimit(Resource::Nofile));
+        for part in CHILDREN {
+            let (socket, _peer) = UnixStream::pair().unwrap();
+            let confined = move || {
+                sojourn_confine::apply_filter(&filter(part).unwrap()).unwrap();
+                powers_over(parent, &socket, files)
+            };
+            let none: [&str; 0] = [];
+            assert_eq!(std::thread::spawn(confined).join().unwrap(), none, "{part:?}");
+        }
+        let (socket, _peer) = UnixStream::pair().unwrap();
+        let all = powers_over(parent, &socket, files);
+        assert!(all.len() >= 5, "without a filter: {all:?}");
     }
 }

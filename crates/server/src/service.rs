@@ -139,6 +139,8 @@ pub struct Rules {
     /// The number that all users have whom this user name space cannot tell apart: nobody is served
     /// by it. `None`: each user has its own.
     pub unmapped: Option<Uid>,
+    /// [`crate::registry::Limits::watches`]; `None`: the kernel does not tell.
+    pub watches: Option<usize>,
 }
 
 /// What follows from the work that is due now and then.
@@ -219,7 +221,7 @@ impl Sojournd {
     fn ring(registry: &mut Registry, notifier: &mut Notifier) {
         for id in registry.take_rings() {
             if let Some(info) = registry.info(id) {
-                notifier.ring(info.uid, info.doorbell.clone());
+                notifier.ring(info.uid, id, info.doorbell.clone());
             }
         }
     }

@@ -100,8 +100,6 @@ fn calls_out_of_order_are_answered_with_faults() {
     assert_eq!(code(client.adopt(Some(end.as_fd()), &what, 1, 0).map(drop)), argument);
 }
 
-/// A program may connect as root and give up that right: the process that has its connection
-/// afterwards is no administrator.
 /// Each grant would be a mapping of the server's, of which a process has 65,530.
 #[test]
 fn no_client_registers_memory() {
@@ -115,6 +113,8 @@ fn no_client_registers_memory() {
     assert_serves(&folder.server());
 }
 
+/// A program may connect as root and give up that right: the process that has its connection
+/// afterwards is no administrator.
 #[test]
 fn a_librarys_connection_is_no_administrators() {
     let folder = Folder::new();
@@ -135,8 +135,9 @@ fn a_librarys_connection_is_no_administrators() {
         admin.processes(0).map(drop).unwrap_err(),
         admin.recall_stream(1).map(drop).unwrap_err(),
         admin.move_in(1, 1, HomeT::Library).map(drop).unwrap_err(),
+        admin.stats().map(drop).unwrap_err(),
     ];
-    assert_eq!(errors.map(code), [sojourn_session::FAULT_NOT_ALLOWED; 6]);
+    assert_eq!(errors.map(code), [sojourn_session::FAULT_NOT_ALLOWED; 7]);
     let _ = admin.stop(true);
     assert_serves(&folder.server());
 }

@@ -28,6 +28,14 @@ pub fn is_systems(address: &str) -> bool {
     address == SYSTEM || address.strip_prefix("/proc/").and_then(inside) == Some(true)
 }
 
+/// Returns true if `user` can trust a server of `owner` at that address: root's, the user's own, or
+/// the system's. Any user may listen at an abstract name, or in a directory of everybody's, that
+/// another user's server has left; and whoever listens there is handed descriptors.
+#[must_use]
+pub fn is_trusted(address: &str, owner: Uid, user: Uid) -> bool {
+    owner.is_root() || owner == user || is_systems(address)
+}
+
 /// Reason for which the address of a server cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlaceError {

@@ -17,7 +17,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use sojourn_ipc::{Address, ConnectOptions, Connection, Deadline};
 use sojourn_proto::record::SessionRecord;
 use sojourn_pump::{InTransit, sealed};
-use sojourn_session::place::Surroundings;
+use sojourn_session::place::{Surroundings, is_trusted as is_trusted_server};
 use sojourn_session::{CarryClient, DelegationToken, carry_connect_options};
 use sojourn_shm::aside::{Aside, Sides, keep_only, pair};
 use std::sync::Mutex;
@@ -52,7 +52,14 @@ pub(crate) fn open_socket(library: &Library, suffix: &str) -> Option<OwnedFd> {
     let socket =
         rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).ok()?;
     rustix::net::connect(&socket, &address).ok()?;
-    Some(socket)
+    is_trusted(&socket, &place).then_some(socket)
+}
+
+/// Returns true if the listener at the other end of a connection is a server for this user. Who
+/// started the program has looked as well, but that server may have ended since.
+fn is_trusted(socket: &OwnedFd, place: &str) -> bool {
+    let owner = sojourn_ipc::peer(socket.as_fd()).map(|owner| owner.user());
+    owner.is_ok_and(|owner| is_trusted_server(place, owner, rustix::process::geteuid()))
 }
 
 /// A connection to a server, by its number among those that this process has made.
@@ -180,4 +187,44 @@ fn is_alive(client: &mut CarryClient<Connection>) -> bool {
     let mut set = [PollFd::from_borrowed_fd(socket, PollFlags::RDHUP)];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     !matches!(poll(&mut set, Some(&at_once)), Ok(count) if count > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::SocketAddrUnix;
+    use rustix::process::{Uid, geteuid};
+    use rustix::thread::set_thread_res_uid;
+
+    /// Listens as that user, and returns a connection to it.
+    fn connected(name: &str, user: Uid) -> Option<OwnedFd> {
+        let socket = || {
+            let flags = SocketFlags::CLOEXEC;
+            rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+        };
+        let name = format!("sojourn-trust-{name}-{}", std::process::id());
+        let name = SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap();
+        let (listener, own) = (socket().unwrap(), geteuid());
+        rustix::net::bind(&listener, &name).unwrap();
+        // The thread alone becomes another user.
+        let listens = || {
+            set_thread_res_uid(own, user, own).ok()?;
+            rustix::net::listen(&listener, 1).ok()
+        };
+        std::thread::scope(|scope| scope.spawn(listens).join().unwrap())?;
+        let client = socket().unwrap();
+        rustix::net::connect(&client, &name).unwrap();
+        Some(client)
+    }
+
+    #[test]
+    fn whoever_listens_at_a_name_that_is_free_is_handed_nothing() {
+        let own = connected("own", geteuid()).unwrap();
+        assert!(is_trusted(&own, "@free"));
+        let Some(other) = connected("other", Uid::from_raw(65_533)) else {
+            return eprintln!("skipped: cannot become another user here");
+        };
+        assert!(!is_trusted(&other, "@free"));
+        assert!(is_trusted(&other, sojourn_session::place::SYSTEM), "only root can listen there");
+    }
 }

@@ -9,6 +9,7 @@ use super::spawner::Spawner;
 use crate::beat::Beats;
 use crate::log::{self, Level};
 use crate::options::{Options, RunError};
+use crate::pins::watches_max;
 use crate::privileges;
 use crate::prober::Prober;
 use crate::proxies::Proxies;
@@ -59,13 +60,14 @@ pub fn front(options: &Options, text: &str) -> Result<(), RunError> {
     let lines = Lines::of(belongings, options.network.is_some())
         .ok_or_else(|| system(io::ErrorKind::InvalidData.into()))?;
     // It opens no files afterwards.
-    let unmapped = unmapped_user();
+    let (unmapped, watches) = (unmapped_user(), watches_max());
     seccomp::confine(Part::Front)?;
     let whom =
         user.map_or_else(|| "no user of its own".into(), |user| format!("user {}", user.as_raw()));
     log::say(Level::Debug, format_args!("clients are served by {whom}"));
     let beats = Beats::new();
-    let rules = Rules { is_public: true, own_user: Some(ROOT), unmapped, ..rules(options) };
+    let rules =
+        Rules { is_public: true, own_user: Some(ROOT), unmapped, watches, ..rules(options) };
     let proxies = Arc::new(Proxies::new(lines.proxies));
     let served = Sojournd::with_others(Arc::clone(&proxies), lines.prober, beats.clone(), rules)?;
     let address = Address::Descriptor(lines.listener);

@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 
 /// The time after which a child that does not beat counts as lost.
 const LATE: Duration = Duration::from_secs(30);
+/// The most messages that are heard of one child before the others are heard.
+const HEARD_MAX: usize = 64;
 
 /// A part of the server that is a process of each generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -221,7 +223,11 @@ impl Child {
     }
 
     fn hear(&mut self, asked: &mut Vec<SpawnRequest>) {
-        while !self.is_cut {
+        // A child that never stops to say something is no reason not to hear the others.
+        for _ in 0..HEARD_MAX {
+            if self.is_cut {
+                break;
+            }
             match line::hear(&self.control) {
                 LineMessage::Told(READY, _) => self.is_ready = true,
                 LineMessage::Told(BEAT, _) => self.beat = Instant::now(),
@@ -243,5 +249,34 @@ impl Child {
                 LineMessage::Ended => self.spawns = None,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_that_says_something_without_end_is_heard_for_a_while() {
+        let [control, theirs] = line::pair().unwrap();
+        let pid = rustix::process::getpid();
+        let process = pidfd_open(pid, PidfdFlags::empty()).unwrap();
+        let mut child = Child {
+            role: Role::Front,
+            pid,
+            process,
+            control,
+            spawns: None,
+            is_ready: false,
+            is_cut: false,
+            beat: Instant::now(),
+            ended: None,
+        };
+        for _ in 0..2 * HEARD_MAX {
+            line::tell(&theirs, READY, &[]).unwrap();
+        }
+        child.hear(&mut Vec::new());
+        assert!(child.is_ready);
+        assert!(matches!(line::hear(&child.control), LineMessage::Told(READY, _)), "some is left");
     }
 }

@@ -29,8 +29,10 @@ use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// The most proxies and keepers at one time: five for each of a thousand users (`proxies`).
-const OTHERS_MAX: usize = 6000;
+/// The most proxies at one time: five for each of a thousand users (`proxies`); and keepers, of
+/// which all but one are about to end. Whoever asks for one kind takes no places of the other.
+const PROXIES_MAX: usize = 6000;
+const KEEPERS_MAX: usize = 64;
 /// Generations that may end one after the other within [`FAILING`]; with one more the server ends.
 const FAILURES_MAX: usize = 5;
 const FAILING: Duration = Duration::from_secs(60);
@@ -58,12 +60,29 @@ enum Verdict {
     Without,
 }
 
+/// A process that a child has asked for.
+#[derive(Debug)]
+struct Other {
+    by: Role,
+    pid: Pid,
+}
+
+/// Returns true if there is room for another process that this child asks for.
+fn is_room(others: &[Other], by: Role) -> bool {
+    let most = match by {
+        Role::Front => PROXIES_MAX,
+        Role::Carrier => KEEPERS_MAX,
+        Role::Prober => 0,
+    };
+    others.iter().filter(|other| other.by == by).count() < most
+}
+
 struct Parent<'p> {
     options: &'p Options,
     keeper: Option<PathBuf>,
     signals: OwnedFd,
     /// Proxies and keepers that have not ended.
-    others: Vec<Pid>,
+    others: Vec<Other>,
     /// A signal has asked for the end.
     is_stopping: bool,
     /// The interval at which the service manager wants to hear of the server.
@@ -231,7 +250,7 @@ impl Parent<'_> {
 
     /// Starts a process that a child asks for: the front's are proxies, the carrier's keepers.
     fn spawn(&mut self, asked: SpawnRequest) -> Option<OwnedFd> {
-        if self.others.len() >= OTHERS_MAX {
+        if !is_room(&self.others, asked.by) {
             return None;
         }
         let mut fds = asked.fds.into_iter();
@@ -250,7 +269,7 @@ impl Parent<'_> {
         }
         let started = command.env_clear().current_dir("/").spawn();
         let pid = Pid::from_child(&started.ok()?);
-        self.others.push(pid);
+        self.others.push(Other { by: asked.by, pid });
         pidfd_open(pid, PidfdFlags::empty()).ok()
     }
 
@@ -261,7 +280,7 @@ impl Parent<'_> {
             let status = ExitStatus::from_raw(status.as_raw());
             match generation.note_end(pid, status) {
                 Some(role) => ended.push(role),
-                None => self.others.retain(|other| *other != pid),
+                None => self.others.retain(|other| other.pid != pid),
             }
         }
         ended
@@ -316,5 +335,19 @@ fn judge(generation: &Generation, role: Role) -> Verdict {
             }
             Verdict::Over(if generation.is_ready() { End::Failed } else { End::Early })
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_asks_for_all_processes_of_one_kind_leaves_those_of_the_other() {
+        let pid = rustix::process::getpid();
+        let mut others: Vec<_> = (0..PROXIES_MAX).map(|_| Other { by: Role::Front, pid }).collect();
+        assert!(!is_room(&others, Role::Front) && is_room(&others, Role::Carrier));
+        others.extend((0..KEEPERS_MAX).map(|_| Other { by: Role::Carrier, pid }));
+        assert!(!is_room(&others, Role::Carrier) && !is_room(&[], Role::Prober));
     }
 }

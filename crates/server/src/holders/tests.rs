@@ -230,3 +230,21 @@ fn what_may_not_be_inspected_matters_if_it_is_kin() {
     assert_eq!(scan(&[14]).verdict(question), Err(ReasonT::HoldersUnknown));
     assert_eq!(scan(&[20, 21]).verdict(question), Ok(()));
 }
+
+/// Anybody may have very many descriptors, in very many processes.
+#[test]
+fn who_has_very_many_descriptors_makes_nobody_wait() {
+    let (reader, _writer) = std::io::pipe().unwrap();
+    let holder = Holder::of(&reader);
+    let pid = ProcessId(holder.0.id());
+    let mut scan = Scan::default();
+    assert_eq!(scan.check(pid, FDS_MAX), Ok(()));
+    assert_eq!(scan.check(pid, FDS_MAX + 1), Err(Errno::MFILE), "it is not inspected");
+    scan.askers.push(pid);
+    assert_eq!(scan.check(pid, FDS_MAX + 1), Ok(()), "it has asked for it");
+    let late = Instant::now();
+    while Instant::now() == late {}
+    let mut scan = Scan { until: Some(late), ..Scan::default() };
+    assert_eq!(scan.run(), Err(Errno::TIMEDOUT));
+    assert!(scan.closed.is_empty(), "nobody is to blame");
+}

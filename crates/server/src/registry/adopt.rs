@@ -33,8 +33,7 @@ impl Registry {
             return Err(CallError::Argument);
         }
         let uid = entry.info.uid;
-        let is_full = entry.ends.len() >= self.limits.ends
-            || process != CARRIER && !self.ends.may_take(uid, 1);
+        let is_full = !self.may_have_end(process, identity.key);
         let is_wrong_side = identity.kind == KindT::Pipe
             && matches!(identity.key, super::Key::Pipe { writes, .. } if writes != (side == 0));
         if is_full || is_wrong_side || self.keys.contains_key(&identity.key) {

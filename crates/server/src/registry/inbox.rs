@@ -14,6 +14,9 @@ use std::collections::HashMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct InboxOwner {
     pub(super) process: ClientId,
+    /// The user as whom it runs. One that gives up root's rights begins other inboxes: its peers
+    /// may have to be kept apart from it now.
+    pub(super) user: Uid,
     pub(super) set: u32,
     /// The user of the peers that ring there.
     pub(super) peers_user: Uid,
@@ -38,8 +41,6 @@ pub(super) struct UserPair {
 #[derive(Debug)]
 pub(super) struct Inbox {
     owner: InboxOwner,
-    /// The user of the owner's process.
-    user: Uid,
     pub(super) descriptors: InboxDescriptors,
     /// Slots that were used and are free again.
     free: Vec<u32>,
@@ -79,11 +80,10 @@ impl Inboxes {
     pub(super) fn add(
         &mut self,
         owner: InboxOwner,
-        user: Uid,
         number: InboxNumber,
         descriptors: InboxDescriptors,
     ) {
-        let inbox = Inbox { owner, user, descriptors, free: Vec::new(), fresh: 0 };
+        let inbox = Inbox { owner, descriptors, free: Vec::new(), fresh: 0 };
         self.by_number.insert(number, inbox);
         self.by_owner.entry(owner).or_default().push(number);
     }
@@ -102,7 +102,7 @@ impl Inboxes {
         if inbox.free.len() < inbox.fresh as usize {
             return None;
         }
-        let (owner, user) = (inbox.owner, inbox.user);
+        let owner = inbox.owner;
         self.by_number.remove(&number);
         if let Some(numbers) = self.by_owner.get_mut(&owner) {
             numbers.retain(|other| *other != number);
@@ -110,7 +110,7 @@ impl Inboxes {
                 self.by_owner.remove(&owner);
             }
         }
-        Some(UserPair { user, peers: owner.peers_user })
+        Some(UserPair { user: owner.user, peers: owner.peers_user })
     }
 
     #[cfg(test)]

@@ -36,14 +36,12 @@ impl Registry {
         if entry.ends.contains_key(&arguments.local) {
             return Err(CallError::Argument);
         }
-        let is_full = entry.ends.len() >= self.limits.ends;
-        let is_beyond = process != CARRIER && !self.ends.may_take(entry.info.uid, 1);
         self.counters.offers += 1;
         let id = EndId { process, local: arguments.local };
         let key = seen.as_ref().ok().map(|identity| identity.key);
-        let taken = seen.and_then(|identity| match is_full || is_beyond {
-            true => Err(ReasonT::Quota),
-            false => self.unshared(process, identity, now_ms),
+        let taken = seen.and_then(|seen| match self.may_have_end(process, seen.key) {
+            true => self.unshared(process, seen, now_ms),
+            false => Err(ReasonT::Quota),
         });
         let identity = match taken {
             Ok(identity) => identity,
@@ -76,10 +74,8 @@ impl Registry {
     ) {
         let serial = self.fresh();
         let Some(owner) = self.processes.get_mut(&process) else { return };
-        if process != CARRIER {
-            self.ends.take(owner.info.uid, 1);
-        }
-        self.keys.insert(identity.key, EndId { process, local: arguments.local });
+        let (user, key) = (owner.info.uid, identity.key);
+        self.keys.insert(key, EndId { process, local: arguments.local });
         let OfferArguments { ring_bytes, set, inode, home, .. } = arguments;
         if let State::Joined { .. } = state {
             owner.forget_refusal(inode);
@@ -102,6 +98,7 @@ impl Registry {
             state,
         };
         owner.ends.insert(arguments.local, end);
+        self.count_end(process, user, key, true);
     }
 
     /// Refuses an end that is offered already, or joined: it has several holders, so neither offer
@@ -395,15 +392,15 @@ impl Registry {
         peers_user: Uid,
         memory: &mut dyn SharedMemory,
     ) -> Option<InboxSlot> {
-        let owner = InboxOwner { process: id.process, set: self.end(id)?.set, peers_user };
+        let user = self.processes.get(&id.process)?.info.uid;
+        let owner = InboxOwner { process: id.process, user, set: self.end(id)?.set, peers_user };
         if let Some(place) = self.inboxes.place(owner) {
             return Some(place);
         }
-        let user = self.processes.get(&id.process)?.info.uid;
         let is_apart = user != peers_user;
         let descriptors = memory.inbox(is_apart)?;
         let number = InboxNumber(self.fresh());
-        self.inboxes.add(owner, user, number, descriptors);
+        self.inboxes.add(owner, number, descriptors);
         self.descriptors.take(user, of_inbox(is_apart));
         self.inboxes.place(owner)
     }

@@ -30,10 +30,22 @@ pub(super) fn of_inbox(is_apart: bool) -> usize {
 }
 
 impl Registry {
-    /// Sets the user of a process that runs as another user now than when it connected.
+    /// Sets the user of a process that runs as another user now than when it connected. What it has
+    /// counts for that user from now on; its streams count for the user as whom they were made.
     pub fn has_become(&mut self, process: ClientId, uid: Uid) {
-        if let Some(process) = self.processes.get_mut(&process) {
-            process.info.uid = uid;
+        let Some(known) = self.processes.get_mut(&process) else { return };
+        let before = core::mem::replace(&mut known.info.uid, uid);
+        let keys = || known.ends.values().map(|end| end.identity.key);
+        let pipes = keys().filter(|key| key.is_pipe()).count();
+        let carried = keys().filter(|key| key.is_carried()).count();
+        for (shares, count) in [
+            (&mut self.descriptors, OF_PROCESS),
+            (&mut self.ends, known.ends.len()),
+            (&mut self.pipes, pipes),
+            (&mut self.carried, carried),
+        ] {
+            shares.give_back(before, count);
+            shares.take(uid, count);
         }
     }
 
@@ -174,9 +186,9 @@ impl Registry {
         self.to_drop.retain(|id| *id != process);
         if process != CARRIER {
             self.descriptors.give_back(gone.info.uid, OF_PROCESS);
-            self.ends.give_back(gone.info.uid, gone.ends.len());
         }
         for end in gone.ends.into_values() {
+            self.count_end(process, gone.info.uid, end.identity.key, false);
             self.keys.remove(&end.identity.key);
             if let State::Joined { stream, side, .. } = end.state {
                 self.counters.returns[ReasonT::Closed as usize] += 1;

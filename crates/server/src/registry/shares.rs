@@ -29,6 +29,9 @@ impl Shares {
     }
 
     pub(super) fn take(&mut self, user: Uid, count: usize) {
+        if count == 0 {
+            return;
+        }
         self.used += count;
         *self.by_user.entry(user).or_default() += count;
     }

@@ -84,6 +84,8 @@ pub(super) fn limits() -> Limits {
         ends: 64,
         all_ends,
         descriptors,
+        watches: 1000,
+        carried: 1000,
         own_user,
         slots: 4,
         serves_everybody: false,

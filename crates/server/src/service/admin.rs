@@ -62,8 +62,8 @@ impl AdminServer for Sojournd {
     }
 
     fn stats(&self, caller: &Caller) -> Result<AdminStatsOut, Fault> {
-        let bytes =
-            self.timed(Uid::from_raw_unchecked(caller.credentials.uid), |all| all.bytes(&Memory))?;
+        let uid = self.administrator(caller)?;
+        let bytes = self.timed(uid, |all| all.bytes(&Memory))?;
         let state = self.lock();
         let counters = state.registry.counters();
         let returns = counters.returns.to_vec();

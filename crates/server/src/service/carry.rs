@@ -163,7 +163,9 @@ impl Sojournd {
     /// # Errors
     /// [`FAULT_NOT_ALLOWED`]; [`FAULT_RESOURCES`]: the user has too many that wait.
     pub(super) fn command_of(&self, caller: &Caller, command: Command) -> Result<(), Fault> {
-        match self.command_share(Uid::from_raw(caller.credentials.uid)) {
+        let user = self.lock().registry.info(caller.client).map(|info| info.uid);
+        let user = user.unwrap_or(Uid::from_raw_unchecked(caller.credentials.uid));
+        match self.command_share(user) {
             Ok(Some(share)) => self.send(command, Some(share)),
             Ok(None) => return Err(fault(FAULT_NOT_ALLOWED)),
             Err(_) => return Err(fault(FAULT_RESOURCES)),

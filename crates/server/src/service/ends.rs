@@ -16,10 +16,20 @@ use crate::registry::{
 };
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
+use rustix::process::Uid;
 use sojourn_carrier::Command;
+use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::Caller;
 use sojourn_session::{Inode, LocalNumber, OfferT, ProcessId, ReasonT};
 use std::sync::{Arc, PoisonError, Weak};
+
+/// What a client's process is now.
+struct Standing {
+    pid: ProcessId,
+    user: Uid,
+    /// The reason why its ends cannot move, if they cannot.
+    may_move: Result<(), ReasonT>,
+}
 
 impl Sojournd {
     /// Has a client's object looked at; `then` is called sooner or later, with `None` if there is
@@ -107,6 +117,36 @@ impl Sojournd {
         self.count(jobs);
     }
 
+    /// Finds out as whom a client's process runs now. It may have connected as root and given up
+    /// that right right afterwards. Its number may be another process's by now, but a look by
+    /// number can only take root's rights away, never give any.
+    ///
+    /// # Errors
+    /// [`CallError::NoHello`].
+    fn standing(&self, client: ClientId) -> Result<Standing, CallError> {
+        let info = self.lock().registry.info(client).map(|info| (info.pid, info.uid));
+        let (pid, before) = info.ok_or(CallError::NoHello)?;
+        // The prober is asked without the lock: nothing is waited for under it.
+        let become_now = match before.is_root() {
+            true => self.prober.user_of(pid).map(|now| now.filter(|now| !now.is_root())),
+            false => Ok(None),
+        };
+        if let Ok(Some(now)) = become_now {
+            self.lock().registry.has_become(client, now);
+        }
+        let user = become_now.ok().flatten().unwrap_or(before);
+        let may_move = match (pid, become_now) {
+            // A process of another PID name space: its holders could not be counted, nor its end be
+            // seen.
+            (ProcessId::NONE, _) => Err(ReasonT::Namespace),
+            // Without an answer nobody knows which rights the process has.
+            (_, Err(_)) => Err(ReasonT::Resources),
+            _ if !self.serves(user) => Err(ReasonT::OtherUser),
+            _ => Ok(()),
+        };
+        Ok(Standing { pid, user, may_move })
+    }
+
     /// Offers an end that was looked at. Returns true if it is not decided yet.
     pub(super) fn offered(
         &self,
@@ -114,37 +154,17 @@ impl Sojournd {
         inspected: Inspected,
         what: &OfferT,
     ) -> Result<bool, CallError> {
-        // The prober is asked before the lock is taken: nothing is waited for under it.
-        let info = self.lock().registry.info(caller.client).map(|info| (info.pid, info.uid));
-        let (pid, uid) = info.ok_or(CallError::NoHello)?;
-        // The process may have connected as root and given up that right right afterwards. Its
-        // number may be another process's by now, but a look by number can only take root's rights
-        // away, never give any.
-        let become_now = match uid.is_root() {
-            true => self.prober.user_of(pid).map(|now| now.filter(|now| !now.is_root())),
-            false => Ok(None),
-        };
-        let seen = match (pid, become_now) {
-            // A process of another PID name space: its holders could not be counted, nor its end be
-            // seen.
-            (ProcessId::NONE, _) => Err(ReasonT::Namespace),
-            // Without an answer nobody knows which rights the process has.
-            (_, Err(_)) => Err(ReasonT::Resources),
-            (_, Ok(now)) if !self.serves(now.unwrap_or(uid)) => Err(ReasonT::OtherUser),
-            _ => inspected.seen,
-        };
+        let Standing { pid, user, may_move } = self.standing(caller.client)?;
+        let seen = may_move.and(inspected.seen);
         let mut share = None;
         let identity = seen.and_then(|seen| {
             if seen.key.is_carried() {
-                share = self.command_share(uid)?;
+                share = self.command_share(user)?;
             }
             self.pinned(seen, inspected.kept.as_ref())
         });
         let mut state = self.lock();
         let State { registry, notifier, .. } = &mut *state;
-        if let Ok(Some(now)) = become_now {
-            registry.has_become(caller.client, now);
-        }
         if let Err(reason) = &identity {
             log::say(
                 Level::Debug,
@@ -190,7 +210,9 @@ impl Sojournd {
         what: &OfferT,
         part: StreamSide,
     ) -> Result<bool, CallError> {
-        let seen = inspected.seen.and_then(|seen| self.pinned(seen, inspected.kept.as_ref()));
+        let Standing { pid, may_move, .. } = self.standing(caller.client)?;
+        let seen = may_move.and(inspected.seen);
+        let seen = seen.and_then(|seen| self.pinned(seen, inspected.kept.as_ref()));
         let Ok(seen) = seen else { return Ok(false) };
         let arguments = offer_arguments(what, inspected.inode);
         let mut state = self.lock();
@@ -202,7 +224,6 @@ impl Sojournd {
             return Ok(false);
         }
         let is_adopted = registry.adopt(client, seen, arguments, part, now_ms)?;
-        let pid = registry.info(client).map_or(ProcessId::NONE, |info| info.pid);
         drop(state);
         if is_carried && is_adopted {
             self.command(Command::Registered { stream: part.stream, pid });

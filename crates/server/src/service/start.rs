@@ -26,6 +26,9 @@ use std::time::Instant;
 
 /// Ends that all programs together may have with the server: half a kilobyte each.
 const ALL_ENDS: usize = 4 * ENDS_MAX as usize;
+/// Sessions with other hosts that all programs together may have: each is a mapping of the
+/// carrier's, and a process has 65,530 by default (`vm.max_map_count`).
+const CARRIED_MAX: usize = 48 << 10;
 
 impl Sojournd {
     /// Makes a server without clients, and its scanner. It looks itself at clients' objects.
@@ -69,6 +72,8 @@ impl Sojournd {
             ends: ENDS_MAX as usize,
             all_ends: ALL_ENDS,
             descriptors: files.saturating_sub(RESERVE as usize),
+            watches: rules.watches.unwrap_or(usize::MAX),
+            carried: CARRIED_MAX,
             own_user,
             slots: SLOTS,
             serves_everybody: rules.is_public,
@@ -82,7 +87,7 @@ impl Sojournd {
         let seed = if is_random == Ok(4) { u32::from_ne_bytes(seed) } else { clock };
         let state = State {
             registry: Registry::new(limits, seed),
-            notifier: Notifier::new(own_user),
+            notifier: Notifier::new(own_user, rules.is_public),
             concerned: Concerned::default(),
         };
         let (sender, jobs) = channel();

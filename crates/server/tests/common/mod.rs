@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
 pub(crate) mod hold;
+mod identity;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -302,18 +303,29 @@ pub(crate) fn be_fake() {
     let doorbell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
     let mut fake =
         Fake { server, client: None, doorbell, ends: HashMap::new(), joins: HashMap::new() };
-    loop {
-        let (text, fd) = receive(&socket);
-        if text.is_empty() {
-            std::process::exit(0);
-        }
-        let words: Vec<&str> = text.split_whitespace().collect();
-        let answer = fake.act(&words, fd);
-        send(&socket, &answer, None);
+    if identity::is_heir() {
+        // The answer to the command of the program before this one.
+        send(&socket, "ok", None);
     }
+    fake.serve(&socket)
 }
 
 impl Fake {
+    fn serve(&mut self, socket: &OwnedFd) -> ! {
+        loop {
+            let (text, fd) = receive(socket);
+            if text.is_empty() {
+                std::process::exit(0);
+            }
+            let words: Vec<&str> = text.split_whitespace().collect();
+            if let ["leave", program @ ..] = &words[..] {
+                identity::leave_to_child(program.first().copied(), self, socket);
+            }
+            let answer = self.act(&words, fd);
+            send(socket, &answer, None);
+        }
+    }
+
     fn client(&mut self) -> &mut SessionClient {
         let client = self.client.as_mut().expect("no hello");
         client.with_deadline(Deadline::after(PATIENCE))
@@ -365,6 +377,8 @@ impl Fake {
             }
             "pipes" => self.pipes(number(1)),
             "garbage" => self.garbage(number(1), number(2)),
+            "become" => identity::become_user(number(1) as u32),
+            "exec" => self.exec(words[1]),
             "hold" => self.hold(number(1), fd.unwrap()),
             "hold-region" => self.hold_region(number(1), fd.unwrap()),
             "connect" => self.connect(),
@@ -470,7 +484,8 @@ impl Fake {
     }
 
     fn hello(&mut self) -> String {
-        let address = Address::parse(&self.server).unwrap();
+        let address = identity::inherited_connection()
+            .unwrap_or_else(|| Address::parse(&self.server).unwrap());
         let connection = Connection::connect(address, &session_connect_options());
         let connection = match connection {
             Ok(connection) => connection,

@@ -100,6 +100,77 @@ fn there_are_limits_for_each_process_and_user() {
 }
 
 #[test]
+fn no_user_takes_all_watches_of_pipes() {
+    let (own_user, serves_everybody) = (Uid::from_raw(7), true);
+    let mut world = World::new(Limits { watches: 5, own_user, serves_everybody, ..limits() });
+    for n in 0..3 {
+        world.offer(1, pipe(10 + n, true), args(n));
+    }
+    assert_eq!(world.refused(1), Some((2, ReasonT::Quota)), "as many are left for others");
+    assert_eq!(world.offer(1, socket(10, 20), args(3)), Offered::Waits, "it takes none");
+    assert_eq!(world.offer(4, pipe(20, true), args(1)), Offered::Waits);
+    let part = StreamSide { stream: StreamNumber(9), side: 0 };
+    let adopted = world.registry.adopt(client(2), pipe(30, true), args(1), part, 5);
+    assert_eq!(adopted, Ok(false));
+    world.left(1, 1);
+    assert_eq!(world.offer(1, pipe(40, true), args(4)), Offered::Waits);
+}
+
+/// Each is a mapping of the carrier's.
+#[test]
+fn no_user_takes_all_sessions_with_other_hosts() {
+    let (own_user, serves_everybody) = (Uid::from_raw(7), true);
+    let mut world = World::new(Limits { carried: 5, own_user, serves_everybody, ..limits() });
+    for n in 0..3 {
+        world.offer(1, socket(10 + n, 0), args(n));
+    }
+    assert_eq!(world.refused(1), Some((2, ReasonT::Quota)), "as many are left for others");
+    assert_eq!(world.offer(1, socket(10, 20), args(3)), Offered::Waits, "of this host");
+    assert_eq!(world.offer(4, socket(20, 0), args(1)), Offered::Waits);
+    world.left(1, 1);
+    assert_eq!(world.offer(1, socket(30, 0), args(4)), Offered::Waits);
+}
+
+#[test]
+fn who_gives_up_roots_rights_counts_as_the_user_that_it_is() {
+    let (own_user, user) = (Uid::from_raw(7), Uid::from_raw(1000));
+    let mut world = World::new(Limits { own_user, serves_everybody: true, ..limits() });
+    world.registry.hello(client(5), info(5, 0)).unwrap();
+    world.offer(5, socket(10, 20), args(1));
+    world.offer(5, pipe(10, true), args(2));
+    world.offer(5, socket(30, 0), args(3));
+    world.registry.has_become(client(5), user);
+    let shares = |world: &World| {
+        let Registry { descriptors, ends, pipes, carried, .. } = &world.registry;
+        [descriptors, ends, pipes, carried].map(|shares| [shares.of(user), shares.of(Uid::ROOT)])
+    };
+    assert_eq!(shares(&world), [[16, 0], [3, 0], [1, 0], [1, 0]]);
+    world.registry.gone(client(5), 9, &world.memory);
+    assert_eq!(shares(&world), [[12, 0], [0, 0], [0, 0], [0, 0]], "others of the user keep theirs");
+}
+
+/// Its peers have to be kept apart from it from then on.
+#[test]
+fn who_gives_up_roots_rights_gets_no_more_rings_where_root_got_them() {
+    let mut world = World::new(Limits { serves_everybody: true, ..limits() });
+    for pid in [5, 6] {
+        world.registry.hello(client(pid), info(pid, 0)).unwrap();
+    }
+    let join = |world: &mut World, n: u64| {
+        world.offer(5, socket(10 + n, 20 + n), args(n));
+        world.offer(6, socket(20 + n, 10 + n), args(n));
+        world.counted(Ok(()));
+        [world.join(5), world.join(6)].map(|join| join.own.id)
+    };
+    let before = join(&mut world, 1);
+    assert_eq!(join(&mut world, 2), before);
+    world.registry.has_become(client(5), Uid::from_raw(1000));
+    let after = join(&mut world, 3);
+    assert_ne!(after[0], before[0]);
+    assert_ne!(after[1], before[1], "nor do root's");
+}
+
+#[test]
 fn lists_come_in_pages() {
     let mut world = World::new(Limits { ends: 10_000, all_ends: 10_000, ..limits() });
     for n in 0..5000 {
