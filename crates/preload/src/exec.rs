@@ -183,6 +183,53 @@ unsafe extern "C-unwind" fn posix_spawnp(
     })
 }
 
+/// Returns the error of pidfd_spawn(3), also where the C library has no such function.
+fn error_of(result: c_int) -> c_int {
+    if result < 0 { libc::ENOSYS } else { result }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn pidfd_spawn(
+    pidfd: *mut c_int,
+    path: Path,
+    actions: *const c_void,
+    attributes: *const c_void,
+    words: List,
+    variables: List,
+) -> c_int {
+    making(inherited_by(actions), || {
+        start(path, variables, |path, variables| {
+            // SAFETY: the program's own arguments, or a path and a list made by `follow` and
+            // `loaded`.
+            error_of(unsafe {
+                next!(c"pidfd_spawn" as SpawnFn)(pidfd, path, actions, attributes, words, variables)
+            })
+        })
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn pidfd_spawnp(
+    pidfd: *mut c_int,
+    name: Path,
+    actions: *const c_void,
+    attributes: *const c_void,
+    words: List,
+    variables: List,
+) -> c_int {
+    making(inherited_by(actions), || {
+        start_found(name, variables, |name, variables| {
+            // SAFETY: the program's own arguments, or a name and a list made by `follow` and
+            // `loaded`.
+            error_of(unsafe {
+                next!(c"pidfd_spawnp" as SpawnFn)(
+                    pidfd, name, actions, attributes, words, variables,
+                )
+            })
+        })
+    })
+}
+
 // `end` is a destructor, too. exit(3) calls the C library's internal `_exit`, which the
 // functions below do not replace, so a destructor covers that way out and `_exit` and `_Exit`
 // cover the others. A process that is killed runs neither.
