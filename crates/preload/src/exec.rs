@@ -45,6 +45,13 @@ pub(crate) fn making<R>(inherited: Inherited, make: impl FnOnce() -> R) -> R {
     made
 }
 
+/// Makes a new program in place of this one by `make`, which returns if that fails.
+#[inline]
+fn replacing<R>(make: impl FnOnce() -> R) -> R {
+    tell_if_initialized(|library| library.leave_children());
+    making(Inherited::OpenOverExec, make)
+}
+
 /// Returns what a child of posix_spawn(3) gets. By its file actions it may give any session's
 /// descriptor a number that stays open, also one that `exec` closes.
 fn inherited_by(actions: *const c_void) -> Inherited {
@@ -101,7 +108,7 @@ fn start_found<R>(name: Path, variables: List, run: impl FnOnce(Path, List) -> R
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn execve(path: Path, words: List, variables: List) -> c_int {
-    making(Inherited::OpenOverExec, || {
+    replacing(|| {
         start(path, variables, |path, variables| {
             // SAFETY: the program's own arguments, or a path and a list made by `follow` and
             // `loaded`.
@@ -112,7 +119,7 @@ unsafe extern "C-unwind" fn execve(path: Path, words: List, variables: List) -> 
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn execv(path: Path, words: List) -> c_int {
-    making(Inherited::OpenOverExec, || {
+    replacing(|| {
         start(path, environment(), |path, variables| {
             // SAFETY: the program's own arguments, or a path and a list made by `follow` and
             // `loaded`. `execve` with the current environment does what `execv` does.
@@ -123,7 +130,7 @@ unsafe extern "C-unwind" fn execv(path: Path, words: List) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn execvp(name: Path, words: List) -> c_int {
-    making(Inherited::OpenOverExec, || {
+    replacing(|| {
         start_found(name, environment(), |name, variables| {
             // SAFETY: the program's own arguments, or a name and a list made by `follow` and
             // `loaded`. `execvpe` with the current environment does what `execvp` does.
@@ -134,7 +141,7 @@ unsafe extern "C-unwind" fn execvp(name: Path, words: List) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn execvpe(name: Path, words: List, variables: List) -> c_int {
-    making(Inherited::OpenOverExec, || {
+    replacing(|| {
         start_found(name, variables, |name, variables| {
             // SAFETY: the program's own arguments, or a name and a list made by `follow` and
             // `loaded`.

@@ -243,9 +243,21 @@ impl Library {
         }
     }
 
+    /// Leaves everything to children made by `fork`, if there are any: after `exec` this process has
+    /// the same number, but nobody in it answers them. If `exec` fails, the next `fork` makes the
+    /// board serve again.
+    pub fn leave_children(&self) {
+        if let Some(engine) = self.engine().filter(|engine| engine.has_children()) {
+            self.all_home(ReasonT::Exec, false);
+            self.give_up_sets();
+            engine.stop_serving();
+        }
+    }
+
     /// Sends home the sessions that stay open over `exec`, `posix_spawn` and the like. For callers
     /// that do not hear whether the new program was made; others call [`Library::before_child`].
     pub fn before_exec(&self) {
+        self.leave_children();
         self.child_begins(Inherited::OpenOverExec);
         self.open_over_exec_home();
         self.child_made(Inherited::OpenOverExec);

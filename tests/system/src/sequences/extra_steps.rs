@@ -22,7 +22,7 @@ impl Writer {
 
     /// Steps that write a little to a session.
     fn writing(&mut self, actor: usize) -> Option<String> {
-        let amount = self.amount().min(1000).max(TOLD);
+        let amount = self.amount().clamp(TOLD, 1000);
         let Slot { number, held } = self.model.slot(&mut self.random, actor, Model::writes)?;
         if let Some(way) = self.model.out(held) {
             if way.is_full || way.queued + amount > QUEUED_MAX {
