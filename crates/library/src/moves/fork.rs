@@ -243,9 +243,9 @@ impl Library {
         }
     }
 
-    /// Leaves everything to children made by `fork`, if there are any: after `exec` this process has
-    /// the same number, but nobody in it answers them. If `exec` fails, the next `fork` makes the
-    /// board serve again.
+    /// Leaves everything to children made by `fork`, if there are any: after `exec` this process
+    /// has the same number, but nobody in it answers them. If `exec` fails, the next `fork` makes
+    /// the board serve again.
     pub fn leave_children(&self) {
         if let Some(engine) = self.engine().filter(|engine| engine.has_children()) {
             self.all_home(ReasonT::Exec, false);
