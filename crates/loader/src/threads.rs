@@ -44,6 +44,12 @@ impl Wanted {
     pub(crate) fn has(&self, flag: c_int) -> bool {
         self.flags & flag as usize != 0
     }
+
+    /// Returns flags for unshare(2): what the thread does not share with its maker. The C library's
+    /// threads share all of it.
+    fn apart(&self) -> usize {
+        (libc::CLONE_FILES | libc::CLONE_FS) as usize & !self.flags
+    }
 }
 
 /// What a new thread begins with.
@@ -77,7 +83,8 @@ pub(crate) fn make(frame: &Frame, wanted: Wanted) -> isize {
         own.fs = wanted.fs;
     }
     let begun = AtomicU32::new(0);
-    let waits = wanted.has(libc::CLONE_PARENT_SETTID) || !tells_numbers();
+    // What is copied for the thread is copied now, before its maker goes on.
+    let waits = wanted.has(libc::CLONE_PARENT_SETTID) || wanted.apart() != 0 || !tells_numbers();
     let mask = raw::block_signals();
     let start =
         Start { frame: own, wanted, mask, begun: if waits { &begun } else { core::ptr::null() } };
@@ -163,6 +170,10 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
         block.cleared = wanted.child_number as *mut u32;
     }
     block.install();
+    if wanted.apart() != 0 {
+        // SAFETY: gives this thread copies. The library, which knows one table, stands down.
+        unsafe { guest::call(libc::SYS_unshare, &[wanted.apart(), 0, 0, 0, 0, 0]) };
+    }
     let number = raw::thread_number().cast_unsigned();
     for (flag, at) in [
         (libc::CLONE_PARENT_SETTID, wanted.parent_number),

@@ -45,6 +45,13 @@ pub(crate) fn making<R>(inherited: Inherited, make: impl FnOnce() -> R) -> R {
     made
 }
 
+/// Makes a new program in place of this one by `make`, which returns if that fails.
+#[inline]
+fn replacing<R>(make: impl FnOnce() -> R) -> R {
+    tell_if_initialized(|library| library.leave_children());
+    making(Inherited::OpenOverExec, make)
+}
+
 /// Returns what a child of posix_spawn(3) gets. By its file actions it may give any session's
 /// descriptor a number that stays open, also one that `exec` closes.
 fn inherited_by(actions: *const c_void) -> Inherited {
@@ -101,7 +108,7 @@ fn start_found<R>(name: Path, variables: List, run: impl FnOnce(Path, List) -> R
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn execve(path: Path, words: List, variables: List) -> c_int {
-    making(Inherited::OpenOverExec, || {
+    replacing(|| {
         start(path, variables, |path, variables| {
             // SAFETY: the program's own arguments, or a path and a list made by `follow` and
             // `loaded`.
@@ -112,7 +119,7 @@ unsafe extern "C-unwind" fn execve(path: Path, words: List, variables: List) -> 
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn execv(path: Path, words: List) -> c_int {
-    making(Inherited::OpenOverExec, || {
+    replacing(|| {
         start(path, environment(), |path, variables| {
             // SAFETY: the program's own arguments, or a path and a list made by `follow` and
             // `loaded`. `execve` with the current environment does what `execv` does.
@@ -123,7 +130,7 @@ unsafe extern "C-unwind" fn execv(path: Path, words: List) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn execvp(name: Path, words: List) -> c_int {
-    making(Inherited::OpenOverExec, || {
+    replacing(|| {
         start_found(name, environment(), |name, variables| {
             // SAFETY: the program's own arguments, or a name and a list made by `follow` and
             // `loaded`. `execvpe` with the current environment does what `execvp` does.
@@ -134,7 +141,7 @@ unsafe extern "C-unwind" fn execvp(name: Path, words: List) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn execvpe(name: Path, words: List, variables: List) -> c_int {
-    making(Inherited::OpenOverExec, || {
+    replacing(|| {
         start_found(name, variables, |name, variables| {
             // SAFETY: the program's own arguments, or a name and a list made by `follow` and
             // `loaded`.
@@ -179,6 +186,53 @@ unsafe extern "C-unwind" fn posix_spawnp(
             unsafe {
                 next!(c"posix_spawnp" as SpawnFn)(pid, name, actions, attributes, words, variables)
             }
+        })
+    })
+}
+
+/// Returns the error of pidfd_spawn(3), also where the C library has no such function.
+fn error_of(result: c_int) -> c_int {
+    if result < 0 { libc::ENOSYS } else { result }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn pidfd_spawn(
+    pidfd: *mut c_int,
+    path: Path,
+    actions: *const c_void,
+    attributes: *const c_void,
+    words: List,
+    variables: List,
+) -> c_int {
+    making(inherited_by(actions), || {
+        start(path, variables, |path, variables| {
+            // SAFETY: the program's own arguments, or a path and a list made by `follow` and
+            // `loaded`.
+            error_of(unsafe {
+                next!(c"pidfd_spawn" as SpawnFn)(pidfd, path, actions, attributes, words, variables)
+            })
+        })
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn pidfd_spawnp(
+    pidfd: *mut c_int,
+    name: Path,
+    actions: *const c_void,
+    attributes: *const c_void,
+    words: List,
+    variables: List,
+) -> c_int {
+    making(inherited_by(actions), || {
+        start_found(name, variables, |name, variables| {
+            // SAFETY: the program's own arguments, or a name and a list made by `follow` and
+            // `loaded`.
+            error_of(unsafe {
+                next!(c"pidfd_spawnp" as SpawnFn)(
+                    pidfd, name, actions, attributes, words, variables,
+                )
+            })
         })
     })
 }

@@ -29,16 +29,11 @@ struct Answer {
     is_served: usize,
 }
 
-/// Returns true if a call makes, or prepares, a thread that the C library does not know, and whose
-/// storage is not this library's.
+/// Returns true if a call prepares a thread whose storage is not this library's.
 fn is_foreign(number: i64, first: usize) -> bool {
     /// `ARCH_SET_FS` (arch_prctl(2)).
     const SET_FS: usize = 0x1002;
-    match number {
-        libc::SYS_clone => first & libc::CLONE_THREAD as usize != 0,
-        libc::SYS_arch_prctl => first == SET_FS,
-        _ => false,
-    }
+    number == libc::SYS_arch_prctl && first == SET_FS
 }
 
 /// Answers a call. The program's `errno` stays: a system call knows nothing of it.

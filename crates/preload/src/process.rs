@@ -141,12 +141,12 @@ pub(crate) fn shut(reason: ReasonT) {
     }
 }
 
-/// Hooks `clone`. A new thread (`CLONE_THREAD`) changes nothing. The C library calls no handlers
-/// for any other child, so the library stands down first.
-unsafe extern "C" fn before_clone(entry: &Interposer, arguments: &[usize; 6]) -> usize {
-    if arguments[2] as c_int & libc::CLONE_THREAD == 0 {
-        shut(ReasonT::Fork);
-    }
+/// Hooks `clone`. The C library calls no handlers for such a child, so the library stands down
+/// first. The same goes for a thread (`CLONE_THREAD`): it may have a descriptor table of its own,
+/// and it has no thread-local storage, or one that the C library does not know. The C library
+/// itself makes threads by another way.
+unsafe extern "C" fn before_clone(entry: &Interposer, _: &[usize; 6]) -> usize {
+    shut(ReasonT::Fork);
     entry.next()
 }
 

@@ -172,6 +172,12 @@ fn serve(sets: &Sets, terms: WaitTerms) -> Option<Result<usize, Errno>> {
         let limit = terms.limit.map(|limit| limit.saturating_sub(start.elapsed()));
         let found = match poll_in_library(fds, WaitTerms { limit, ..terms })? {
             Ok(found) => found,
+            // The process may have fewer descriptors than these: poll(2) knows such a limit,
+            // select(2) does not.
+            Err(Errno::INVAL) => {
+                sets.numbers().for_each(|fd| home(fd as i32, false));
+                return None;
+            }
             Err(error) => return Some(Err(error)),
         };
         if fds.iter().any(|place| place.revents & libc::POLLNVAL != 0) {

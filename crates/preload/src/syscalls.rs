@@ -35,8 +35,7 @@ pub(crate) fn dispatch(arguments: &[usize; 6]) -> Dispatch {
     match arguments[0] as i64 {
         number if is_served(number) => return Dispatch::Served,
         libc::SYS_clone if is_fork(arguments) => return Dispatch::Forked,
-        libc::SYS_clone if arguments[1] as c_int & libc::CLONE_THREAD == 0 => shut(ReasonT::Fork),
-        libc::SYS_clone3 => shut(ReasonT::Fork),
+        libc::SYS_clone | libc::SYS_clone3 => shut(ReasonT::Fork),
         #[cfg(target_arch = "x86_64")]
         libc::SYS_fork | libc::SYS_vfork => shut(ReasonT::Fork),
         libc::SYS_mq_notify => has_notification(),

@@ -38,7 +38,9 @@ fn only_functions_of_the_c_library_are_exported() {
     let foreign: Vec<_> = ours.iter().filter(|name| !theirs.contains(*name)).collect();
     // A sanitizer asks for its options by calling `__asan_default_options`.
     let is_later = |name: &str| {
-        name.starts_with("__isoc23_") || ["epoll_pwait2", "__asan_default_options"].contains(&name)
+        name.starts_with("__isoc23_")
+            || ["epoll_pwait2", "pidfd_spawn", "pidfd_spawnp", "__asan_default_options"]
+                .contains(&name)
     };
     let own: Vec<_> = foreign.into_iter().filter(|name| !is_later(name)).collect();
     // `sojourn-buffers` looks for this name.
@@ -53,7 +55,7 @@ const STEMS: &str = "read write readv writev pread pwrite preadv pwritev preadv2
     select pselect poll ppoll epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 open openat creat \
     open_by_handle_at lseek ftruncate fallocate posix_fallocate lockf fsync fdatasync sync_file_range readahead mmap fdopen fopen \
     freopen fclose popen pclose fork vfork clone execl execle execlp execv execve execvp execvpe fexecve execveat posix_spawn \
-    posix_spawnp system wordexp daemon forkpty login_tty aio_read aio_write aio_fsync lio_listio dprintf vdprintf backtrace_symbols_fd syscall \
+    posix_spawnp pidfd_spawn pidfd_spawnp system wordexp daemon forkpty login_tty aio_read aio_write aio_fsync lio_listio dprintf vdprintf backtrace_symbols_fd syscall \
     pidfd_getfd eventfd_read eventfd_write fdelt prctl unshare setns exit _exit";
 
 /// The functions that the library does not replace, with the reason.

@@ -9,6 +9,7 @@
 pub mod compare;
 mod data_steps;
 mod descriptor_steps;
+mod extra_steps;
 pub mod generate;
 mod model;
 pub mod script;

@@ -107,3 +107,8 @@ fn nothing_is_written_behind_the_target_of_a_link() {
 fn a_child_may_share_the_memory_of_a_parent_that_goes_on() {
     case("shared");
 }
+
+#[test]
+fn a_thread_may_have_descriptors_and_a_directory_of_its_own() {
+    case("apart");
+}

@@ -1,9 +1,9 @@
 //! Tests that random sequences of calls are answered under Sojourn as they are plainly.
 //!
-//! Each script of `sequences/` is played. `SEQUENCES_SEED=N` plays new ones, from that seed on, and
-//! `SEQUENCES_COUNT=N` so many. New ones are played by hand only, as long as some differ by the
-//! order in which two waiting calls of the kernel's get their bytes. Not here: the calls and their
-//! generator (`src/sequences`).
+//! Each script of `sequences/` is played, or of `SEQUENCES_FOLDER`, in `SEQUENCES_ROUNDS` rounds.
+//! `SEQUENCES_SEED=N` plays new ones, from that seed on, and `SEQUENCES_COUNT=N` so many. New ones
+//! are played by hand only, as long as some differ by the order in which two waiting calls of the
+//! kernel's get their bytes. Not here: the calls and their generator (`src/sequences`).
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
@@ -12,7 +12,7 @@ use sojourn_system::sequences::generate::{Scope, generate};
 use sojourn_system::sequences::script::Script;
 use sojourn_system::sequences::shrink::{Differing, shrink};
 use sojourn_system::sequences::stage::Stage;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The number of new scripts, and of rounds in which a difference must be seen again.
 const COUNT: u64 = 30;
@@ -64,7 +64,8 @@ fn new_sequences() {
 
 #[test]
 fn kept_sequences() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("sequences");
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("sequences");
+    let folder = std::env::var_os("SEQUENCES_FOLDER").map_or(own, PathBuf::from);
     let stage = stage();
     let mut files: Vec<_> =
         std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
@@ -73,7 +74,7 @@ fn kept_sequences() {
     let played = files.iter().filter_map(|file| {
         let script = Script::parse(&std::fs::read_to_string(file).unwrap());
         stage
-            .differs(&script, 2, ROUNDS)
+            .differs(&script, 2, number_of("SEQUENCES_ROUNDS").map_or(ROUNDS, |all| all as u32))
             .unwrap()
             .map(|found| describe(&file.to_string_lossy(), &script, &found))
     });

@@ -93,16 +93,10 @@ impl Engine {
         if requests.swap(0, Ordering::SeqCst) == 0 {
             return;
         }
-        let is_wanted = |word: Option<&AtomicU32>| {
-            word.is_some_and(|word| word.load(Ordering::Acquire) == WANTED)
-        };
+        let asked = self.asked();
         // One deadline for all: children must not wait for each of several dead peers in turn.
         let until = library.patience.until(PASS_LIMIT);
-        let slots = || (0..BOARD_SLOTS).map(Slot::new);
-        let wanted: Vec<_> = slots()
-            .filter(|slot| is_wanted(self.word(*slot)))
-            .filter_map(|slot| self.pool.session(slot))
-            .collect();
+        let wanted: Vec<_> = asked.sessions().filter_map(|slot| self.pool.session(slot)).collect();
         for session in &wanted {
             session.leave_within(ReturnTerms {
                 reason: ReasonT::Fork,
@@ -112,10 +106,26 @@ impl Engine {
             });
         }
         wanted.iter().for_each(|session| session.await_peer(until));
-        for slot in slots().filter(|slot| is_wanted(self.set_word(*slot))) {
-            library.set_used_by_child(slot);
+        asked.sets().for_each(|slot| library.set_used_by_child(slot));
+        self.answer(&asked);
+    }
+
+    /// Returns what children ask for now.
+    fn asked(&self) -> Asked {
+        let is_wanted = |index: &usize| {
+            self.at(*index).is_some_and(|word| word.load(Ordering::Acquire) == WANTED)
+        };
+        Asked((SESSIONS_AT..SETS_AT + BOARD_SLOTS as usize).filter(is_wanted).collect())
+    }
+
+    /// Answers these requests, also those for sessions that were home already. A child that has
+    /// its answer may ask for the next session before the others have theirs: that request waits
+    /// until it is served itself.
+    fn answer(&self, asked: &Asked) {
+        for word in asked.0.iter().filter_map(|index| self.at(*index)) {
+            word.store(QUIET, Ordering::Release);
+            futex::wake_all(word);
         }
-        self.answer_board();
     }
 
     /// Ends the service, when the protocol thread ends; nothing is away any more.
@@ -123,18 +133,23 @@ impl Engine {
         if let Some(serving) = self.serving() {
             // SYNC: before the words are looked at; pairs with `ask`.
             serving.store(0, Ordering::SeqCst);
-            self.answer_board();
+            self.answer(&self.asked());
         }
     }
+}
 
-    /// Answers every request, also for sessions that were home already.
-    pub(crate) fn answer_board(&self) {
-        for word in (SESSIONS_AT..SETS_AT + BOARD_SLOTS as usize).filter_map(|at| self.at(at)) {
-            if word.load(Ordering::Relaxed) == WANTED {
-                word.store(QUIET, Ordering::Release);
-                futex::wake_all(word);
-            }
-        }
+/// The indices of the words by which children ask, in ascending order.
+struct Asked(Vec<usize>);
+
+impl Asked {
+    fn sessions(&self) -> impl Iterator<Item = Slot> + '_ {
+        let indices = self.0.iter().filter(|index| **index < SETS_AT);
+        indices.map(|index| Slot::new((index - SESSIONS_AT) as u32))
+    }
+
+    fn sets(&self) -> impl Iterator<Item = Slot> + '_ {
+        let indices = self.0.iter().filter(|index| **index >= SETS_AT);
+        indices.map(|index| Slot::new((index - SETS_AT) as u32))
     }
 }
 
@@ -228,9 +243,21 @@ impl Library {
         }
     }
 
+    /// Leaves everything to children made by `fork`, if there are any: after `exec` this process
+    /// has the same number, but nobody in it answers them. If `exec` fails, the next `fork` makes
+    /// the board serve again.
+    pub fn leave_children(&self) {
+        if let Some(engine) = self.engine().filter(|engine| engine.has_children()) {
+            self.all_home(ReasonT::Exec, false);
+            self.give_up_sets();
+            engine.stop_serving();
+        }
+    }
+
     /// Sends home the sessions that stay open over `exec`, `posix_spawn` and the like. For callers
     /// that do not hear whether the new program was made; others call [`Library::before_child`].
     pub fn before_exec(&self) {
+        self.leave_children();
         self.child_begins(Inherited::OpenOverExec);
         self.open_over_exec_home();
         self.child_made(Inherited::OpenOverExec);
@@ -346,6 +373,24 @@ mod tests {
         // Not below none.
         library.child_made(Inherited::All);
         assert!(!library.comes_a_holder_of(&[open]));
+    }
+
+    /// A child that has one session asks for the next one while others are still being answered.
+    #[test]
+    fn a_request_that_comes_during_the_answers_is_not_answered_with_them() {
+        let engine = Engine::new(|_| {});
+        engine.board().unwrap();
+        let [first, second] = [0, 1].map(|slot| engine.word(Slot::new(slot)).unwrap());
+        first.store(WANTED, Ordering::SeqCst);
+        engine.set_word(Slot::new(3)).unwrap().store(WANTED, Ordering::SeqCst);
+        let asked = engine.asked();
+        assert!(asked.sessions().eq([Slot::new(0)]) && asked.sets().eq([Slot::new(3)]));
+        second.store(WANTED, Ordering::SeqCst);
+        engine.answer(&asked);
+        assert_eq!(first.load(Ordering::SeqCst), QUIET);
+        assert_eq!(second.load(Ordering::SeqCst), WANTED, "nobody has served it");
+        engine.answer(&engine.asked());
+        assert_eq!(second.load(Ordering::SeqCst), QUIET);
     }
 
     /// A child waits for a parent that lives, whatever its number is there.

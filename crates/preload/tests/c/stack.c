@@ -113,6 +113,8 @@ static void *sleeper(void *a) { pause(); return a; }
     X(execvpe, S, fn("true", argv, no_env)) X(fexecve, S, fn(file, argv, no_env))                                      \
     X(posix_spawn, S, fn(&child, "/bin/true", 0, 0, argv, no_env))                                                     \
     X(posix_spawnp, S, fn(&child, "true", 0, 0, argv, environ))                                                        \
+    X(pidfd_spawn, S, fn(&child, "/bin/true", 0, 0, argv, no_env))                                                     \
+    X(pidfd_spawnp, S, fn(&child, "true", 0, 0, argv, environ))                                                        \
     X(posix_spawn_file_actions_adddup2, S, fn(&actions, s, 9)) X(system, S, fn("true")) X(wordexp, S, fn("a", &we, 0)) \
     X(fork, F, (int)fn() ? 0 : (_exit(0), 0)) X(__fork, F, (int)fn() ? 0 : (_exit(0), 0))                                     \
     X(_Fork, F, (int)fn() ? 0 : (_exit(0), 0)) X(vfork, S, fn() ? 0 : (_exit(0), 0))                                        \

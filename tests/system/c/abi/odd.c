@@ -334,6 +334,33 @@ static void shared(void) {
     }
 }
 
+/* A thread that shares neither descriptors nor the working directory with its maker. */
+static int goes_apart(void *argument) {
+    (void)argument;
+    count = close(ends[0]) == 0 && chdir("/") == 0 && dup(ends[1]) == ends[0];
+    return 0;
+}
+
+static void apart(void) {
+    static volatile int number;
+    char before[4096], after[4096];
+    NEED(getcwd(before, sizeof before) && strcmp(before, "/") != 0);
+    for (int round = 0; round < 30; round++) {
+        NEED(pipe(ends) == 0);
+        count = 0, number = 1;
+        int flags = CLONE_VM | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_CHILD_CLEARTID;
+        int made = clone(goes_apart, stack + sizeof stack, flags, NULL, NULL, NULL, (int *)&number);
+        /* Newer versions of musl make no such threads. */
+        if (made < 0 && errno == EINVAL) return;
+        NEED(made > 0);
+        while (number) syscall(SYS_futex, &number, 0, 1, NULL, NULL, 0);
+        char byte;
+        NEED(count == 1 && write(ends[1], "a", 1) == 1 && read(ends[0], &byte, 1) == 1);
+        NEED(getcwd(after, sizeof after) && !strcmp(before, after));
+        NEED(close(ends[0]) == 0 && close(ends[1]) == 0);
+    }
+}
+
 /* Programs are started only as the kernel would start them. */
 static void replaced(void) {
     copy("./plain-file", 0644);
@@ -391,6 +418,7 @@ int main(int count_of_words, char **all) {
         { "room", room },   { "pointers", pointers }, { "cancelled", cancelled }, { "cancelled_on_one", cancelled_on_one },
         { "small", small }, { "unwound", unwound },
         { "replaced", replaced }, { "rooted", rooted }, { "traced", traced }, { "linked", linked }, { "shared", shared },
+        { "apart", apart },
     };
     if (count_of_words < 2) return 1;
     if (!strcmp(all[1], "child")) return CHILD;

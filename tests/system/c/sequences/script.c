@@ -43,8 +43,8 @@ static long argument(const char *word) {
 }
 
 static const struct call *call_of(const char *name) {
-    const struct call *lists[] = {data_calls, descriptor_calls, option_calls, wait_calls, process_calls};
-    for (int i = 0; i < 5; i++)
+    const struct call *lists[] = {data_calls, descriptor_calls, option_calls, wait_calls, process_calls, extra_calls};
+    for (int i = 0; i < 6; i++)
         for (const struct call *call = lists[i]; call->name; call++)
             if (!strcmp(call->name, name)) return call;
     fail("what does %s do?", name);

@@ -1,5 +1,5 @@
 /* `sequences SCRIPT OUT`: reads a script, makes its sessions, starts the actors A and B, and watches
- * them. `--actor N SCRIPT OUT` is an actor after exec. See sequences.h. */
+ * them. `--actor N SCRIPT OUT` is an actor after exec, `--child` a program that an actor starts. See sequences.h. */
 #include "sequences.h"
 #include <linux/futex.h>
 #include <sys/prctl.h>
@@ -411,6 +411,7 @@ static void run(void) {
 int main(int argc, char **argv) {
     own_path = "/proc/self/exe";
     int is_actor = argc == 5 && !strcmp(argv[1], "--actor");
+    if (argc == 4 && !strcmp(argv[1], "--child")) return be_child();
     if (!is_actor && argc != 3) return 64;
     script_path = argv[argc - 2], out_path = argv[argc - 1];
     read_script();

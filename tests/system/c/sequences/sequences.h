@@ -86,7 +86,9 @@ extern int actor;
 /* A buffer for the amounts of all calls, with a margin behind it. */
 extern unsigned char bytes[AMOUNT_MAX + 64];
 /* The calls of each file, each list ended by a null name. */
-extern const struct call data_calls[], descriptor_calls[], option_calls[], wait_calls[], process_calls[];
+extern const struct call data_calls[], descriptor_calls[], option_calls[], wait_calls[], process_calls[], extra_calls[];
+/* What the program does that the step `spawn` starts. Returns its status. */
+int be_child(void);
 
 /* True while a step is carried out in the background. */
 extern int is_background;

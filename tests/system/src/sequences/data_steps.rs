@@ -117,8 +117,12 @@ impl Writer {
             if let Some(way) = self.model.out(held) {
                 way.is_full = true;
             }
-            // Single bytes fill a TCP connection only after very many calls.
-            let part = if self.model.is_tcp(held) { part.max(4096) } else { part };
+            // Single bytes fill a TCP connection, and a pipe, only after very many calls.
+            let part = match self.model.kind(held) {
+                "tcp4" | "tcp6" => part.max(4096),
+                "pipe" | "epip" | "own" => part.max(40),
+                _ => part,
+            };
             self.emit(actor, &format!("fillup s{number} {part}"));
         }
     }

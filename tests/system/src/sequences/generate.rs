@@ -28,6 +28,7 @@ pub fn generate(seed: u64, scope: Scope) -> Script {
         has_kernel_calls: random.percent(35),
         has_ends: random.percent(70),
         has_background: random.percent(50),
+        has_extras: random.percent(50),
     };
     let model = Model::new(kinds);
     let mut writer = Writer { model, random, steps: Vec::new(), profile, busy: None };
@@ -76,9 +77,8 @@ impl Writer {
             let letter = char::from(b'A' + busy as u8);
             self.emit(actor, &format!("signal {letter}"));
         }
-        let Profile { has_recalls, has_processes, has_kernel_calls, has_ends, has_background } =
-            self.profile;
-        match self.random.below(100) {
+        let Profile { has_recalls, has_processes, has_kernel_calls, has_ends, .. } = self.profile;
+        match self.random.below(110) {
             0..24 => self.send(actor),
             24..46 => self.receive(actor),
             46..54 => self.wait(actor),
@@ -91,7 +91,8 @@ impl Writer {
             90 | 91 if has_recalls => self.steps.push("H recall".to_owned()),
             92 => self.settle(),
             93..95 => self.fill_or_drain(actor),
-            95..100 if has_background => self.background(actor),
+            95..100 if self.profile.has_background => self.background(actor),
+            100..110 if self.profile.has_extras => self.extra(actor),
             _ => {}
         }
     }

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 /// Longest time of one script. The program ends earlier itself if a step hangs.
 const LIMIT: Duration = Duration::from_secs(40);
-const FILES: [&str; 7] =
-    ["sequences", "script", "data", "descriptors", "options", "waits", "process"];
+const FILES: [&str; 8] =
+    ["sequences", "script", "data", "descriptors", "options", "waits", "process", "extras"];
 
 /// A program, a sandbox, and what serves its requests.
 #[derive(Debug)]

@@ -30,6 +30,8 @@ pub(super) struct Profile {
     pub(super) has_kernel_calls: bool,
     pub(super) has_ends: bool,
     pub(super) has_background: bool,
+    /// What fewer programs do.
+    pub(super) has_extras: bool,
 }
 
 /// An actor with a step in the background, and how many steps others make meanwhile.
