@@ -129,8 +129,9 @@ unsafe extern "C-unwind" fn open_door(
 /// Makes a system call for a program that makes its own, as `syscall` would. Returns the kernel's
 /// result.
 unsafe extern "C-unwind" fn by_number(number: i64, arguments: &[usize; 6]) -> isize {
+    guests::begin();
     // SAFETY: the program's own call.
     let result =
         unsafe { served(number, arguments).unwrap_or_else(|| guests::call(number, *arguments)) };
-    if result == -(libc::EINTR as isize) { guests::interrupted(number, arguments) } else { result }
+    guests::ended(number, arguments, result)
 }

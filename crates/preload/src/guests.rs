@@ -102,12 +102,33 @@ fn limit_of(number: i64) -> Option<i32> {
     }
 }
 
-/// Returns the result of a call that has ended with `EINTR`: `RESTART` if the library has ended it
-/// for a handler with `SA_RESTART`, and the kernel would have restarted it (signal(7)).
+/// Notes that a call of the guest's begins.
+#[inline(always)]
+pub(crate) fn begin() {
+    here().has_waited.store(0, Ordering::Relaxed);
+}
+
+/// Returns the result of a call for the guest.
+#[inline(always)]
+pub(crate) fn ended(number: i64, arguments: &[usize; 6], result: isize) -> isize {
+    if result == -(libc::EINTR as isize) || result == -(RESTART as isize) {
+        return interrupted(number, arguments, result);
+    }
+    result
+}
+
+/// Returns the result of a call that a handler has ended: `RESTART` if the kernel would have begun
+/// it after the handler, or restarted it (signal(7)).
 #[cold]
-pub(crate) fn interrupted(number: i64, arguments: &[usize; 6]) -> isize {
+fn interrupted(number: i64, arguments: &[usize; 6], result: isize) -> isize {
     let thread = here();
-    let is_ours = thread.restarts.swap(0, Ordering::Relaxed) != 0;
+    let has_begun = thread.has_waited.load(Ordering::Relaxed) != 0;
+    // A call that has waited in the library, and was to go on in the kernel, has begun: others may
+    // have seen its thread asleep.
+    if result == -(RESTART as isize) && !has_begun {
+        return result;
+    }
+    let is_ours = thread.restarts.swap(0, Ordering::Relaxed) != 0 || result == -(RESTART as isize);
     let restarts = is_ours && thread.handler_waits.load(Ordering::Relaxed) == 1;
     let Some(option) = limit_of(number).filter(|_| restarts) else {
         return -(libc::EINTR as isize);

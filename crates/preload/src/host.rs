@@ -38,6 +38,7 @@ impl Host for Shell {
         if thread.put_off.load(Ordering::Relaxed) != 0 {
             deferred::release(thread);
         }
+        thread.has_waited.store(1, Ordering::Relaxed);
         let waits = thread.handler_waits.load(Ordering::Relaxed);
         if waits != 0 {
             thread.ran.store(waits, Ordering::Relaxed);

@@ -46,6 +46,8 @@ pub(crate) struct Thread {
     pub(crate) handler_waits: AtomicU32,
     /// A wait has ended for handlers that restart calls.
     pub(crate) restarts: AtomicU32,
+    /// Not 0 if the guest's call has waited in the library.
+    pub(crate) has_waited: AtomicU32,
     /// The address of the word that this thread sleeps on while handlers are put off; 0 if none.
     pub(crate) sleeps_on: AtomicUsize,
     /// The order of deferred real-time signals.
