@@ -12,8 +12,12 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 /// The number of threads that can be on their way at the same time.
 const PLACES: usize = 16;
-/// How often a thread yields to others while all places are in use.
-const PATIENCE: u32 = 10_000;
+/// How often a thread yields to others while all places are in use, and how often it sleeps then: on
+/// a busy machine new threads may have to wait for a processor.
+const YIELDS: u32 = 1000;
+const SLEEPS: u32 = 50_000;
+/// The length of a sleep (ns); all take ten seconds.
+const SLEEP_NS: i64 = 200_000;
 
 /// The lowest bits of a place's state: who still uses it. The others count how often it was taken.
 const MAKER: u32 = 1;
@@ -65,7 +69,7 @@ impl<T: Copy> Places<T> {
 
     /// Puts a value into a place; `None` if all places stay in use.
     pub(crate) fn put(&self, value: T) -> Option<Taken> {
-        for _ in 0..PATIENCE {
+        for round in 0..YIELDS + SLEEPS {
             for (place, Place { state, value: to }) in self.0.iter().enumerate() {
                 let before = state.load(Ordering::Relaxed);
                 let taken = (before & !USERS).wrapping_add(TAKEN) | MAKER | THREAD;
@@ -79,8 +83,16 @@ impl<T: Copy> Places<T> {
                     return Some(Taken { state: taken, place });
                 }
             }
+            let span = libc::timespec { tv_sec: 0, tv_nsec: SLEEP_NS };
             // SAFETY: lets other threads run.
-            unsafe { raw::call(libc::SYS_sched_yield, [0; 6]) };
+            unsafe {
+                match round < YIELDS {
+                    true => raw::call(libc::SYS_sched_yield, [0; 6]),
+                    false => {
+                        raw::call(libc::SYS_nanosleep, [(&raw const span) as usize, 0, 0, 0, 0, 0])
+                    }
+                };
+            }
         }
         None
     }
