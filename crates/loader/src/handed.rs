@@ -12,8 +12,8 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 /// The number of threads that can be on their way at the same time.
 const PLACES: usize = 16;
-/// How often a thread yields to others while all places are in use, and how often it sleeps then: on
-/// a busy machine new threads may have to wait for a processor.
+/// How often a thread yields to others while all places are in use, and how often it sleeps then:
+/// on a busy machine new threads may have to wait for a processor.
 const YIELDS: u32 = 1000;
 const SLEEPS: u32 = 50_000;
 /// The length of a sleep (ns); all take ten seconds.
