@@ -143,10 +143,11 @@ fn the_loader_relocates_little() {
 }
 
 /// Functions that are not called: they make processes which go on with the test, on its stack, or
-/// wait for ever; the one that the C library does not have; the one whose result is an address; and
+/// wait for ever; those that the C library may not have; the one whose result is an address; and
 /// the table of lending.
 const EXCEPT: &str = "fork __fork _Fork vfork __vfork clone __clone daemon forkpty popen system \
-    select __select pselect ppoll __ppoll_chk __asan_default_options sbrk sojourn_buffers_v1";
+    select __select pselect ppoll __ppoll_chk __asan_default_options pidfd_spawn pidfd_spawnp sbrk \
+    sojourn_buffers_v1";
 
 /// Any function can be the first that a program calls, also before the library's constructor has
 /// run: nothing that it needs until the library is initialized waits for relocation.
