@@ -43,6 +43,19 @@ pub struct Signal {
     pub is_fault: bool,
 }
 
+/// Returns true if the thread's own last instruction raised the signal: the thread cannot go on
+/// before the signal is handled. A positive `si_code` means that the kernel generated the signal
+/// (sigaction(2)).
+#[must_use]
+#[inline]
+pub fn is_fault(signal: c_int, info: &libc::siginfo_t) -> bool {
+    let is_kind = matches!(
+        signal,
+        libc::SIGSEGV | libc::SIGBUS | libc::SIGFPE | libc::SIGILL | libc::SIGTRAP | libc::SIGSYS
+    );
+    is_kind && info.si_code > 0
+}
+
 /// The table of functions. All are called by a thread of the C library's, and never from within
 /// another of them.
 #[repr(C)]

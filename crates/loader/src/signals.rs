@@ -30,7 +30,7 @@ use core::arch::global_asm;
 use core::ffi::c_int;
 use core::mem::offset_of;
 use libc::{REG_RIP, REG_RSP, siginfo_t, ucontext_t};
-use sojourn_abi::door::{RESTART, Signal};
+use sojourn_abi::door::{RESTART, Signal, is_fault};
 use sojourn_abi::patch::Trampoline;
 use windows::{Place, mask_at};
 
@@ -228,15 +228,6 @@ fn tell(signal: &Signal, block: &mut Block) {
         [process as usize, thread as usize, signal.number as usize, signal.info as usize, 0, 0];
     // SAFETY: sends a signal to this thread, with the kernel's own information.
     unsafe { raw::call(libc::SYS_rt_tgsigqueueinfo, arguments) };
-}
-
-/// Returns true if the thread's own last instruction raised the signal (sigaction(2), `si_code`).
-fn is_fault(signal: c_int, info: &siginfo_t) -> bool {
-    let is_kind = matches!(
-        signal,
-        libc::SIGSEGV | libc::SIGBUS | libc::SIGFPE | libc::SIGILL | libc::SIGTRAP | libc::SIGSYS
-    );
-    is_kind && info.si_code > 0
 }
 
 fn mask_of(context: &mut ucontext_t) -> u64 {

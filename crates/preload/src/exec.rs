@@ -150,91 +150,41 @@ unsafe extern "C-unwind" fn execvpe(name: Path, words: List, variables: List) ->
     })
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn posix_spawn(
-    pid: *mut libc::pid_t,
-    path: Path,
-    actions: *const c_void,
-    attributes: *const c_void,
-    words: List,
-    variables: List,
-) -> c_int {
-    making(inherited_by(actions), || {
-        start(path, variables, |path, variables| {
-            // SAFETY: the program's own arguments, or a path and a list made by `follow` and
-            // `loaded`.
-            unsafe {
-                next!(c"posix_spawn" as SpawnFn)(pid, path, actions, attributes, words, variables)
-            }
-        })
-    })
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn posix_spawnp(
-    pid: *mut libc::pid_t,
-    name: Path,
-    actions: *const c_void,
-    attributes: *const c_void,
-    words: List,
-    variables: List,
-) -> c_int {
-    making(inherited_by(actions), || {
-        start_found(name, variables, |name, variables| {
-            // SAFETY: the program's own arguments, or a name and a list made by `follow` and
-            // `loaded`.
-            unsafe {
-                next!(c"posix_spawnp" as SpawnFn)(pid, name, actions, attributes, words, variables)
-            }
-        })
-    })
-}
-
-/// Returns the error of pidfd_spawn(3), also where the C library has no such function.
-fn error_of(result: c_int) -> c_int {
-    if result < 0 { libc::ENOSYS } else { result }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn pidfd_spawn(
-    pidfd: *mut c_int,
-    path: Path,
-    actions: *const c_void,
-    attributes: *const c_void,
-    words: List,
-    variables: List,
-) -> c_int {
-    making(inherited_by(actions), || {
-        start(path, variables, |path, variables| {
-            // SAFETY: the program's own arguments, or a path and a list made by `follow` and
-            // `loaded`.
-            error_of(unsafe {
-                next!(c"pidfd_spawn" as SpawnFn)(pidfd, path, actions, attributes, words, variables)
+/// Defines functions that start a program beside this one. `found` says how it is found: by its
+/// path or by its name. Their result is an error number, also where the C library has no such
+/// function.
+macro_rules! spawns {
+    ($($name:ident = $next:literal, $found:ident;)+) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C-unwind" fn $name(
+            process: *mut c_int,
+            program: Path,
+            actions: *const c_void,
+            attributes: *const c_void,
+            words: List,
+            variables: List,
+        ) -> c_int {
+            making(inherited_by(actions), || {
+                $found(program, variables, |program, variables| {
+                    // SAFETY: the program's own arguments, or a program and a list made by `follow`
+                    // and `loaded`.
+                    let result = unsafe {
+                        next!($next as SpawnFn)(
+                            process, program, actions, attributes, words, variables,
+                        )
+                    };
+                    if result < 0 { libc::ENOSYS } else { result }
+                })
             })
-        })
-    })
+        }
+    )+};
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn pidfd_spawnp(
-    pidfd: *mut c_int,
-    name: Path,
-    actions: *const c_void,
-    attributes: *const c_void,
-    words: List,
-    variables: List,
-) -> c_int {
-    making(inherited_by(actions), || {
-        start_found(name, variables, |name, variables| {
-            // SAFETY: the program's own arguments, or a name and a list made by `follow` and
-            // `loaded`.
-            error_of(unsafe {
-                next!(c"pidfd_spawnp" as SpawnFn)(
-                    pidfd, name, actions, attributes, words, variables,
-                )
-            })
-        })
-    })
+spawns! {
+    posix_spawn = c"posix_spawn", start;
+    posix_spawnp = c"posix_spawnp", start_found;
+    pidfd_spawn = c"pidfd_spawn", start;
+    pidfd_spawnp = c"pidfd_spawnp", start_found;
 }
 
 // `end` is a destructor, too. exit(3) calls the C library's internal `_exit`, which the

@@ -26,7 +26,7 @@ use core::arch::global_asm;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use libc::{sighandler_t, siginfo_t, sigset_t};
-use sojourn_abi::door::Signal;
+use sojourn_abi::door::{Signal, is_fault};
 
 const ENTRIES: usize = 256;
 /// Bits of an entry's word beside the handler's address. Addresses of user space do not use them.
@@ -272,17 +272,6 @@ unsafe fn deliver(coming: &PendingSignal, handler: impl FnOnce()) {
     run_inside(thread, restarts, || run(thread, handler));
     // SAFETY: the kernel's context of this signal.
     crate::pause::leave_gap(unsafe { &mut *context.cast() });
-}
-
-/// Returns true if the thread's own last instruction raised the signal: the thread cannot go on
-/// before the signal is handled. A positive `si_code` means that the kernel generated the signal
-/// (sigaction(2)).
-fn is_fault(signal: c_int, info: &siginfo_t) -> bool {
-    let is_kind = matches!(
-        signal,
-        libc::SIGSEGV | libc::SIGBUS | libc::SIGFPE | libc::SIGILL | libc::SIGTRAP | libc::SIGSYS
-    );
-    is_kind && info.si_code > 0
 }
 
 /// Runs a handler as if outside the library. A handler that leaves with longjmp(3) leaves the
