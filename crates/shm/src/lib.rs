@@ -42,6 +42,8 @@ mod held;
 #[cfg(not(loom))]
 mod mapping;
 #[cfg(not(loom))]
+pub mod pidfd;
+#[cfg(not(loom))]
 mod segment;
 #[cfg(not(loom))]
 pub mod wait;

@@ -4,6 +4,15 @@
 //! [`OpenDescriptors`] is a trait: the protocol thread, which has a table of its own, serves it for
 //! the others. Not here: that service (`protocol::outside`), and the users (`offer`, `wanted`,
 //! `unmanaged_sets`).
+//!
+//! # Which files
+//! All threads of a program have one table (a program that calls unshare(2) has its sessions in the
+//! kernel), so the first thread's files tell about it. Those of another thread are looked at only
+//! where the first thread has ended, and has no descriptors any more. The kernel keeps what was
+//! looked up until that thread ends, and drops it in the thread's own time
+//! (`proc_invalidate_siblings_dcache`); meanwhile waitpid(2) of the process's parent, which drops
+//! the files of the process, spins: for 11 ms as a median, and up to a second, on a busy machine.
+//! Of the first thread the parent itself drops all.
 
 use crate::host::{Host, OwnCalls};
 use rustix::process::Pid;
@@ -43,20 +52,35 @@ impl Direct {
 
 impl OpenDescriptors for Direct {
     fn numbers(&mut self) -> Vec<i32> {
+        let of_first = Self::in_folder("/proc/self/fd");
+        if !of_first.is_empty() {
+            return of_first;
+        }
         Self::in_folder(&format!("/proc/self/task/{}/fd", self.tid.as_raw_pid()))
     }
 
     fn sets(&mut self) -> Vec<i32> {
-        let tid = self.tid.as_raw_pid();
+        let tid = self.tid;
         let is_set = |fd: &i32| {
-            let target = std::fs::read_link(format!("/proc/self/task/{tid}/fd/{fd}"));
+            let target = in_table(tid, &format!("fd/{fd}"), |path| std::fs::read_link(path));
             target.is_ok_and(|target| target.as_os_str() == "anon_inode:[eventpoll]")
         };
         self.numbers().into_iter().filter(is_set).collect()
     }
 
     fn info(&mut self, fd: i32) -> String {
-        let name = format!("/proc/self/task/{}/fdinfo/{fd}", self.tid.as_raw_pid());
-        std::fs::read_to_string(name).unwrap_or_default()
+        let look = |path: &str| std::fs::read_to_string(path);
+        in_table(self.tid, &format!("fdinfo/{fd}"), look).unwrap_or_default()
     }
+}
+
+/// Looks at a file of the first thread's folder in /proc, or, if that fails, of the folder of the
+/// thread `tid`.
+pub(crate) fn in_table<R, E>(
+    tid: Pid,
+    name: &str,
+    look: impl Fn(&str) -> Result<R, E>,
+) -> Result<R, E> {
+    look(&format!("/proc/self/{name}"))
+        .or_else(|_| look(&format!("/proc/self/task/{}/{name}", tid.as_raw_pid())))
 }

@@ -8,6 +8,7 @@
 //! may read the pipe (pipe(7), proc_pid_fd(5)). Sockets have no such way. Not here: the flush of a
 //! writer that lives (`flush`). Read `docs/understand/streams.md`, "Going home", first.
 
+use crate::host::descriptors::in_table;
 use crate::host::kernel;
 use crate::host::lock::lock;
 use crate::process::library::library;
@@ -67,10 +68,10 @@ impl Session {
     }
 
     fn writing_end(&self) -> Option<MovableFd> {
-        // `/proc/self` shows the first thread, which may have ended and has nothing then.
-        let name = format!("/proc/thread-self/fd/{}", self.number());
         let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let open = || rustix::fs::openat(rustix::fs::CWD, name, flags, Mode::empty());
+        let open_one = |path: &str| rustix::fs::openat(rustix::fs::CWD, path, flags, Mode::empty());
+        let name = format!("fd/{}", self.number());
+        let open = || in_table(rustix::thread::gettid(), &name, open_one);
         library().engine()?.own.make(false, open).ok()
     }
 }

@@ -11,7 +11,7 @@
 //! `IORING_SETUP_REGISTERED_FD_ONLY`.
 
 use crate::fds::entry::{FdEntry, mark};
-use crate::host::descriptors::Direct;
+use crate::host::descriptors::{Direct, in_table};
 use crate::host::kernel;
 use crate::host::lock::lock;
 use crate::host::numbers;
@@ -118,9 +118,9 @@ fn is_anonymous(fd: i32) -> Option<bool> {
     Some(FileType::from_raw_mode(found.st_mode) == FileType::Unknown)
 }
 
-/// Returns true if `fd` is a ring, by the name that /proc gives it (proc(5)). The first thread may
-/// have ended, and has no descriptors then.
+/// Returns true if `fd` is a ring, by the name that /proc gives it (proc(5)).
 fn is_ring(fd: i32) -> bool {
-    let target = rustix::fs::readlink(format!("/proc/thread-self/fd/{fd}"), Vec::new());
+    let look = |path: &str| rustix::fs::readlink(path, Vec::new());
+    let target = in_table(rustix::thread::gettid(), &format!("fd/{fd}"), look);
     target.is_ok_and(|target| target.as_bytes() == b"anon_inode:[io_uring]")
 }

@@ -5,17 +5,22 @@
 //! descriptor tells the number here, as long as /proc is of this name space. Not here: the uses of
 //! the number (`Session::peer_process_is_gone`).
 
-use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use sojourn_session::ProcessId;
+use sojourn_shm::pidfd::number_of;
 use std::fs::read_to_string;
 
 /// Returns the number of the process in this process's own name space; 0 if it has none, has ended,
 /// or the number cannot be had.
 pub(super) fn number_here(process: &OwnedFd) -> ProcessId {
+    if let Some(number) = number_of(process.as_fd()) {
+        return ProcessId(number);
+    }
     if !sees_itself() {
         return ProcessId::NONE;
     }
-    // The calling thread has a table of its own.
+    // The calling thread has a table of its own. A look there makes waitpid(2) of this process's
+    // parent spin on a busy machine (`host::descriptors`), which is why the kernel is asked first.
     let path = format!("/proc/thread-self/fdinfo/{}", process.as_raw_fd());
     read_to_string(path).ok().and_then(|text| number_in(&text)).map_or(ProcessId::NONE, ProcessId)
 }
