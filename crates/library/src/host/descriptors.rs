@@ -84,3 +84,24 @@ pub(crate) fn in_table<R, E>(
     look(&format!("/proc/self/{name}"))
         .or_else(|_| look(&format!("/proc/self/task/{}/{name}", tid.as_raw_pid())))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_threads_files_are_looked_at_only_if_the_first_has_none() {
+        let tid = Pid::from_raw(4711).unwrap();
+        let looked = |answers: bool| {
+            let seen = std::cell::RefCell::new(Vec::new());
+            let look = |path: &str| {
+                seen.borrow_mut().push(path.to_owned());
+                if answers { Ok(()) } else { Err(()) }
+            };
+            assert_eq!(in_table(tid, "fd/3", look).is_ok(), answers);
+            seen.into_inner()
+        };
+        assert_eq!(looked(true), ["/proc/self/fd/3"]);
+        assert_eq!(looked(false), ["/proc/self/fd/3", "/proc/self/task/4711/fd/3"]);
+    }
+}
