@@ -37,6 +37,32 @@ struct RestInRing {
     may_flush: bool,
 }
 
+/// The places of the bytes that the peer owes.
+#[derive(Clone, Copy, Debug)]
+struct OwedPlace<'s> {
+    stream: &'s Stream,
+    /// Bytes that the peer owed when the stream was frozen.
+    owed: usize,
+    /// Bytes of them that its flush, which is over, has brought into the kernel.
+    flushed: Option<usize>,
+    /// Bytes of them that come through the kernel.
+    from_kernel: usize,
+    /// All of them are in the ring: the peer has not begun its flush.
+    is_in_ring: bool,
+}
+
+impl<'s> OwedPlace<'s> {
+    fn new(stream: &'s Stream, owed: usize, flushed: Option<usize>) -> Self {
+        let is_in_ring = flushed.is_none() && !stream.peer_flushes();
+        Self { stream, owed, flushed, from_kernel: flushed.unwrap_or(owed).min(owed), is_in_ring }
+    }
+
+    /// Returns the number of owed bytes that are to be received from the kernel.
+    fn still_in_kernel(&self, residue: &Residue) -> usize {
+        if self.is_in_ring { 0 } else { self.from_kernel.saturating_sub(residue.since_freeze) }
+    }
+}
+
 impl Session {
     /// Waits for news of the peer's flush; returns false if there is none in time. In the middle
     /// of a flush the bytes, or some of them, are readable neither in the ring nor in the kernel.
@@ -110,33 +136,45 @@ impl Session {
         if residue.is_unsure && !self.count_queued_before(residue, stream) {
             return Received::Owed;
         }
-        let has_begun = stream.peer_flushes();
-        let from_kernel = flushed.unwrap_or(owed).min(owed);
-        let is_in_ring = flushed.is_none() && !has_begun;
-        // Owed bytes that come through the kernel.
-        let owed_there =
-            if is_in_ring { 0 } else { from_kernel.saturating_sub(residue.since_freeze) };
-        if residue.before_owed + owed_there == 0 {
+        // After the count: where the peer has not begun now, the count has nothing of a flush.
+        let place = OwedPlace::new(stream, owed, flushed);
+        if residue.before_owed + place.still_in_kernel(residue) == 0 {
             let rest = RestInRing { owed, may_flush: flushed.is_none() };
             return self.rest_from_ring(rx, stream, bufs, peek, rest);
         }
+        self.rest_from_kernel(rx, place, bufs, look, kernel)
+    }
+
+    /// Receives from the kernel what is there before the owed bytes and of them.
+    fn rest_from_kernel(
+        &self,
+        rx: &mut Receiver,
+        place: OwedPlace<'_>,
+        bufs: &mut [IoSliceMut<'_>],
+        look: ReceiveTerms,
+        kernel: &mut dyn FromKernel,
+    ) -> Received {
+        let (stream, peek) = (place.stream, look.peek);
+        let Receiver { phase: RxPhase::Residue(residue), peeked, .. } = rx else {
+            return Received::Home;
+        };
         let room = bufs.iter().map(|buf| buf.len()).sum::<usize>();
-        let is_in_both = room > residue.before_owed && is_in_ring;
+        let is_in_both = room > residue.before_owed && place.is_in_ring;
         if is_in_both && peek && !look.may_cut {
             // Only in the kernel can a peek see what is there and what comes behind it.
             return Received::Owed;
         }
-        let wanted = room.min(residue.before_owed + owed_there);
-        let may_cut = look.may_cut || flushed.is_some() || wanted <= residue.before_owed;
+        let wanted = room.min(residue.before_owed + place.still_in_kernel(residue));
+        let may_cut = look.may_cut || place.flushed.is_some() || wanted <= residue.before_owed;
         if !may_cut && !self.is_whole(stream, wanted) {
             return Received::Owed;
         }
         match self.receive_some(bufs, wanted, peek, kernel) {
-            Ok(0) | Err(Errno::CONNRESET | Errno::PIPE) if flushed.is_none() => {
+            Ok(0) | Err(Errno::CONNRESET | Errno::PIPE) if place.flushed.is_none() => {
                 // The peer died before its flush was done: the ring has the bytes that the kernel
                 // has not.
                 (residue.flushed, residue.before_owed) = (Some(residue.since_freeze), 0);
-                let rest = RestInRing { owed, may_flush: false };
+                let rest = RestInRing { owed: place.owed, may_flush: false };
                 self.rest_from_ring(rx, stream, bufs, peek, rest)
             }
             Ok(len) => {
@@ -147,8 +185,10 @@ impl Session {
                     residue.consume(len);
                 }
                 // The rest is in the ring: in all if the peer has not begun.
-                let is_cut = match flushed {
-                    Some(flushed) => flushed < owed && residue.since_freeze == from_kernel,
+                let is_cut = match place.flushed {
+                    Some(flushed) => {
+                        flushed < place.owed && residue.since_freeze == place.from_kernel
+                    }
                     None => is_in_both,
                 };
                 let is_part = is_cut && !peek && residue.before_owed == 0 && !kernel.has_ended();
