@@ -36,7 +36,8 @@ const TAIL: &str = "
    `read` (`crates/pump/src/options.rs`; for UDP and IP options `read_udp` and `read_ip` there),
    what the connection does with it in `apply` (`crates/pump/src/carried/options.rs`), a field of
    `TcpOptions` (`crates/proto/src/record_tcp_options.rs`), of `UdpOptions` (`record_udp.rs` there)
-   or of `IpOptions` (`record.rs` there).
+   or of `IpOptions` (`record.rs` there). A new field has a row in the table of bytes of
+   [the session record](session-record.md).
 3. If it is answered while the session is away: a variant of `Answer`, its value in `overlay`
    (`crates/preload/src/options.rs`).
 4. Make this page anew, and give the option a case in `tests/system/tests/network_options.rs`.
