@@ -6,7 +6,7 @@
 
 mod cleanup;
 mod groups;
-mod measure;
+pub(crate) mod measure;
 mod plot;
 pub(crate) mod process;
 pub(crate) mod report;

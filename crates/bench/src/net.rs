@@ -23,12 +23,13 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use serde::Serialize;
 
-use self::measure::{Cell, Settings};
+use self::measure::Cell;
 #[cfg(feature = "rivals")]
 pub(crate) use self::rivals::smoltcp::main as smoltcp;
 pub(crate) use self::served::main as served;
 use self::way::Stacks;
 use self::world::World;
+use crate::local::measure::Settings;
 use crate::machine::Machine;
 use crate::targets::TargetResult;
 

@@ -77,14 +77,19 @@ pub(crate) fn alternate(row: &dyn Row, world: &World, settings: &Settings) -> Ve
     let mut lanes: Vec<Lane> = ways.map(prepared).collect();
     let mut admin = world.admin();
     let length = Duration::from_millis(settings.turn_ms);
-    for round in 0..settings.rounds.min(row.rounds()) {
+    let rounds = settings.rounds.min(row.rounds());
+    in_turns(&mut lanes, rounds, |lane| lane.take_turn(world, &mut admin, length));
+    lanes.into_iter().flat_map(|lane| lane.cells(row.name())).collect()
+}
+
+/// Gives every lane one turn in each round. Each is the first, and the last, equally often.
+pub(crate) fn in_turns<L>(lanes: &mut [L], rounds: usize, mut take_turn: impl FnMut(&mut L)) {
+    for round in 0..rounds {
         let count = lanes.len();
         for place in 0..count {
-            // Rotation makes every way the first, and the last, equally often.
-            lanes[(place + round) % count].take_turn(world, &mut admin, length);
+            take_turn(&mut lanes[(place + round) % count]);
         }
     }
-    lanes.into_iter().flat_map(|lane| lane.cells(row.name())).collect()
 }
 
 impl Lane {

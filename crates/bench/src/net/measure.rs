@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::row::{Measured, Row};
 use super::way::{Side, Stacks, Wait};
 use super::world::{Between, World};
+use crate::local::measure::{Settings, in_turns};
 use crate::local::row::{Times, Unit};
 use crate::local::server::Returns;
 use crate::stats::median;
@@ -15,17 +16,6 @@ use crate::stats::median;
 /// Smallest part of the sessions that has to be away. Below it a figure is the kernel's rather than
 /// Sojourn's and does not count.
 pub(crate) const AWAY_ENOUGH: f64 = 0.9;
-
-/// Durations and repetitions.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Settings {
-    /// Largest number of rounds; a row may have fewer.
-    pub(crate) rounds: usize,
-    /// Length of a turn, in milliseconds.
-    pub(crate) turn_ms: u64,
-    /// True for a run that only checks that everything works; its figures mean nothing.
-    pub(crate) quick: bool,
-}
 
 /// One case in one way: a line or a cell of the tables.
 #[derive(Clone, Debug, Serialize)]
@@ -98,13 +88,8 @@ pub(crate) fn alternate(
     };
     let mut lanes: Vec<Lane> = ways.map(lane).collect();
     let length = Duration::from_millis(settings.turn_ms);
-    for round in 0..settings.rounds.min(row.rounds()) {
-        let count = lanes.len();
-        for place in 0..count {
-            // Rotation makes every way the first, and the last, equally often.
-            lanes[(place + round) % count].take_turn(row, world, length);
-        }
-    }
+    let rounds = settings.rounds.min(row.rounds());
+    in_turns(&mut lanes, rounds, |lane| lane.take_turn(row, world, length));
     lanes.into_iter().flat_map(|lane| lane.cells(row)).collect()
 }
 

@@ -2,11 +2,12 @@
 
 use std::fmt::Write as _;
 
-use super::measure::{Cell, Settings};
+use super::measure::Cell;
 use super::published;
 use super::targets::target;
 use super::way::{Stacks, Wait};
 use super::world::CONGESTION;
+use crate::local::measure::Settings;
 use crate::local::report::{ENDS, figure};
 use crate::local::row::Unit;
 use crate::machine::Machine;
