@@ -11,6 +11,7 @@ use sojourn_abi::sites::{Found, Rewrite, Text, find};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The number of files that are tested by default.
 const FEW: usize = 24;
@@ -83,10 +84,43 @@ fn sites_are_those_that_objdump_sees() {
         eprintln!("skipped: no objdump");
         return;
     }
-    let (mut looked, mut sure, mut left, mut seen) = (0, 0, 0, 0);
-    for file in files() {
-        let Some(found) = looked_at(&file) else { continue };
-        let Some((calls, ranges)) = disassembled(&file) else { continue };
+    let (files, next) = (files(), AtomicUsize::new(0));
+    let compare_some = || {
+        let mut counts = Counts::default();
+        while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
+            counts.compare(file);
+        }
+        counts
+    };
+    // On two threads: objdump takes most of the time.
+    let [one, other] = std::thread::scope(|scope| {
+        [scope.spawn(compare_some), scope.spawn(compare_some)].map(|half| half.join().unwrap())
+    });
+    let looked = one.looked + other.looked;
+    let sure = one.rewritten + other.rewritten;
+    let (left, seen) = (one.left + other.left, one.seen + other.seen);
+    println!("{looked} files, objdump sees {seen} calls; {sure} are rewritten, {left} left");
+    assert!(looked > 0 && sure > 0);
+}
+
+/// Numbers of files and of system calls.
+#[derive(Default)]
+struct Counts {
+    /// Files that were compared.
+    looked: usize,
+    /// Calls that objdump sees.
+    seen: usize,
+    /// Sites that are rewritten.
+    rewritten: usize,
+    /// Sites that are left as they are.
+    left: usize,
+}
+
+impl Counts {
+    /// Compares the sites of a file with what objdump sees, if both can read it.
+    fn compare(&mut self, file: &Path) {
+        let Some(found) = looked_at(file) else { return };
+        let Some((calls, ranges)) = disassembled(file) else { return };
         let is_covered = |at: u64| ranges.iter().any(|(start, end)| (*start..*end).contains(&at));
         let all: Vec<_> = found.iter().flat_map(|found| &found.sites).collect();
         for site in &all {
@@ -97,14 +131,12 @@ fn sites_are_those_that_objdump_sees() {
                 file.display(),
                 site.at
             );
-            *(if is_rewritten { &mut sure } else { &mut left }) += 1;
+            *(if is_rewritten { &mut self.rewritten } else { &mut self.left }) += 1;
         }
         let ours: BTreeSet<u64> = all.iter().map(|site| site.at).collect();
         let missed: Vec<_> = calls.iter().filter(|at| !ours.contains(at)).collect();
         assert!(missed.is_empty(), "{}: {missed:#x?} were not found", file.display());
-        looked += 1;
-        seen += calls.len();
+        self.looked += 1;
+        self.seen += calls.len();
     }
-    println!("{looked} files, objdump sees {seen} calls; {sure} are rewritten, {left} left");
-    assert!(looked > 0 && sure > 0);
 }
