@@ -10,6 +10,7 @@ mod samples;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use samples::{Sample, samples};
 use sojourn_idl::backend::{Options, c};
@@ -65,20 +66,32 @@ fn refused(dir: &Path, compiler: &[&str], files: &[String]) -> Option<String> {
         .then(|| format!("{} {compiler:?}\n{}", dir.display(), errors.join("\n")))
 }
 
+/// Compiles a sample's files with each compiler, and returns what they refuse.
+fn refusals(sample: &Sample) -> Vec<String> {
+    let dir = folder(sample);
+    let compilers = COMPILERS.iter().filter(|compiler| has(compiler[0]));
+    let before = ["before.c".to_owned()];
+    let mut wrong: Vec<_> =
+        compilers.filter_map(|compiler| refused(&dir, compiler, &before)).collect();
+    // Test programs are C, and the names in them those of the stubs.
+    if ["name_meetings", "name_itself", "name_values"].contains(&sample.name.as_str()) {
+        let files = ["_test_client.c", "_test_server.c"];
+        let files = files.map(|end| format!("{}{end}", sample.name));
+        wrong.extend(refused(&dir, COMPILERS[0], &files));
+    }
+    wrong
+}
+
 #[test]
 fn every_name_in_every_position_compiles() {
-    let mut wrong = Vec::new();
-    for sample in samples() {
-        let dir = folder(&sample);
-        for compiler in COMPILERS.iter().filter(|compiler| has(compiler[0])) {
-            wrong.extend(refused(&dir, compiler, &["before.c".to_owned()]));
-        }
-        // Test programs are C, and the names in them those of the stubs.
-        if ["name_meetings", "name_itself", "name_values"].contains(&sample.name.as_str()) {
-            let files = ["_test_client.c", "_test_server.c"];
-            let files = files.map(|end| format!("{}{end}", sample.name));
-            wrong.extend(refused(&dir, COMPILERS[0], &files));
-        }
-    }
+    let (samples, next) = (samples(), AtomicUsize::new(0));
+    let compile_some = || {
+        let next = || samples.get(next.fetch_add(1, Ordering::Relaxed));
+        std::iter::from_fn(next).flat_map(refusals).collect::<Vec<_>>()
+    };
+    let [one, other] = std::thread::scope(|scope| {
+        [scope.spawn(compile_some), scope.spawn(compile_some)].map(|half| half.join().unwrap())
+    });
+    let wrong = [one, other].concat();
     assert!(wrong.is_empty(), "{} refused\n{}", wrong.len(), wrong.join("\n\n"));
 }
