@@ -21,8 +21,8 @@
 //! Every process that can connect to the listening socket can take the filter, so only the server's
 //! user can access its file, and the keeper also refuses other users. The keeper trusts its server,
 //! and no other process communicates with it. A packet whose descriptors do not all fit into the
-//! receiver's table counts as if it held nothing. Not here: starting the process, and the meaning of
-//! the names (`adopt`, and `sojourn_carrier`).
+//! receiver's table counts as if it held nothing. Not here: starting the process, and the meaning
+//! of the names (`adopt`, and `sojourn_carrier`).
 
 use crate::adopt::Holding;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

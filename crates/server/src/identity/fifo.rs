@@ -1,11 +1,11 @@
 //! Pipes with a name: what tells that the name is removed.
 //!
-//! A file system in user space might never answer. What a FIFO is the kernel says from what it knows
-//! already (`AT_STATX_DONT_SYNC`, statx(2)). Its file system is asked for its kind once, where that
-//! harms nobody but who offers the end ([`Fifo::is_kernels`]): the watch that names it (`pins`) asks
-//! for the right to read it, and must not wait for a file system of a user's (FUSE with
-//! `default_permissions`), of another host's, or one that asks others (overlayfs). Not here: what else keeps a pipe in the
-//! kernel (`identity`), who else holds it (`holders`).
+//! A file system in user space might never answer. What a FIFO is the kernel says from what it
+//! knows already (`AT_STATX_DONT_SYNC`, statx(2)). Its file system is asked for its kind once,
+//! where that harms nobody but who offers the end ([`Fifo::is_kernels`]): the watch that names it
+//! (`pins`) asks for the right to read it, and must not wait for a file system of a user's (FUSE
+//! with `default_permissions`), of another host's, or one that asks others (overlayfs). Not here:
+//! what else keeps a pipe in the kernel (`identity`), who else holds it (`holders`).
 
 use rustix::fd::BorrowedFd;
 use rustix::fs::{AtFlags, FileType, StatxFlags, fstatfs, statx};
