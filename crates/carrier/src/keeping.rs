@@ -200,15 +200,11 @@ impl Keeping {
         if self.sessions.insert(kept.fd_name.token, pid).is_some() {
             return;
         }
-        let sessions = self.programs.entry(pid).or_default();
-        *sessions += 1;
-        let mut result = Ok(());
-        if *sessions == 1 {
-            // The program is watched by its descriptor: another process may have its number by now.
-            if let Some(program) = process {
-                result = keeper.watch(&program_name(pid), program);
-            }
-        }
+        *self.programs.entry(pid).or_default() += 1;
+        // The program is watched by its descriptor: another process may have its number by now. And
+        // it may be that other one: a process that has ended may have sessions here still, if a
+        // child of its has its connection. So the last process of a number is the one that counts.
+        let mut result = process.map_or(Ok(()), |it| keeper.watch(&program_name(pid), it));
         if let Some(fds) = kept.fds(socket, record) {
             result = result.and_then(|()| keeper.hold(&kept.fd_name.to_string(), &fds));
         }
@@ -398,5 +394,33 @@ mod tests {
         assert_eq!(link_name("link 3 sojourn_link"), Some(expected));
         assert_eq!(link_name("linked"), None);
         assert_eq!(link_name("program 3"), None);
+    }
+    /// A program has ended, and what it left holds on to its session. Another program gets its
+    /// number, and a session.
+    #[test]
+    fn the_last_program_of_a_number_is_the_one_that_lives() {
+        let path = std::env::temp_dir().join(format!("sojourn-keeping-{}", std::process::id()));
+        let own = || pidfd_open(rustix::process::getpid(), PidfdFlags::empty());
+        let start = move |_: &Path, control, listener| {
+            std::thread::spawn(move || keeper::keep(control, &listener, PATIENCE));
+            Ok(own()?)
+        };
+        let location = || KeeperLocation { path: path.clone(), start: Box::new(start) };
+        let mut child = Command::new("true").spawn().unwrap();
+        let ended = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).unwrap();
+        child.wait().unwrap();
+        let null = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+        let mut keeping = Keeping::at(Some(location()));
+        for (token, program) in [(1, ended), (2, own().unwrap())] {
+            let fd_name = format!("session {token} 7 1 4096 8192 9 3 1234 2 5 11 0").parse();
+            let inbox = [null().into(), null().into(), null().into()];
+            let kept = Kept { fd_name: fd_name.unwrap(), region: null().into(), inbox, own: None };
+            keeping.hold(&kept, Some(program.as_fd()), Some(&null()), null().as_fd());
+        }
+        drop(keeping);
+        let left = Keeping::at(Some(location())).take_over().unwrap().unwrap();
+        assert_eq!(left.sessions.len(), 2);
+        assert!(!has_ended(&left.programs[&ProcessId(1234)]), "its session would be ended");
+        let _ = std::fs::remove_file(&path);
     }
 }

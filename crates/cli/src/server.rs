@@ -14,7 +14,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::Uid;
 use rustix::time::Timespec;
 use sojourn_ipc::Address;
-use sojourn_session::place::{self, Surroundings};
+use sojourn_session::place::Surroundings;
+use sojourn_session::trust;
 use std::fs::File;
 use std::io::Read as _;
 use std::os::fd::AsFd as _;
@@ -65,7 +66,7 @@ pub(crate) fn answers(address: &str) -> Result<(), Silent> {
     answers_to(address, rustix::process::geteuid())
 }
 
-/// Checks that a server that `user` can trust listens at `address`: root's, or the user's own.
+/// Checks that a server that `user` can trust (`trust`) listens at `address`.
 pub(crate) fn answers_to(address: &str, user: Uid) -> Result<(), Silent> {
     let silent = |error| match error {
         Errno::NOENT | Errno::CONNREFUSED | Errno::NOTDIR => Silent::Nobody(address.into()),
@@ -84,10 +85,10 @@ pub(crate) fn answers_to(address: &str, user: Uid) -> Result<(), Silent> {
         Err(Errno::AGAIN) => return Ok(()),
         Err(error) => return Err(silent(error)),
     }
-    let owner = sojourn_ipc::peer(socket.as_fd()).map_err(silent)?.user();
-    match place::is_trusted(address, owner, user) {
+    let listener = sojourn_ipc::peer(socket.as_fd()).map_err(silent)?;
+    match trust::is_trusted(address, listener, user) {
         true => Ok(()),
-        false => Err(Silent::Foreign(address.into(), owner)),
+        false => Err(Silent::Foreign(address.into(), listener.user())),
     }
 }
 

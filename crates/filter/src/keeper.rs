@@ -20,8 +20,9 @@
 //!
 //! Every process that can connect to the listening socket can take the filter, so only the server's
 //! user can access its file, and the keeper also refuses other users. The keeper trusts its server,
-//! and no other process communicates with it. Not here: starting the process, and the meaning of
-//! the names (`adopt`, and `sojourn_carrier`).
+//! and no other process communicates with it. A packet whose descriptors do not all fit into the
+//! receiver's table counts as if it held nothing. Not here: starting the process, and the meaning
+//! of the names (`adopt`, and `sojourn_carrier`).
 
 use crate::adopt::Holding;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -29,8 +30,8 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -55,6 +56,9 @@ struct Packet {
     letter: u8,
     name: String,
     fds: Vec<OwnedFd>,
+    /// This process had no room for some of the descriptors (`MSG_CTRUNC`, recvmsg(2)). Those left
+    /// cannot be told apart, so `fds` has none.
+    is_cut: bool,
 }
 
 /// The time limits of a keeper without a server.
@@ -123,9 +127,12 @@ fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<Packet>> {
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut parts = [IoSliceMut::new(&mut bytes)];
     let flags = RecvFlags::CMSG_CLOEXEC;
-    let len = match rustix::net::recvmsg(socket, &mut parts, &mut control, flags) {
-        Err(Errno::CONNRESET) => 0,
-        received => received?.bytes,
+    let (len, is_cut) = match rustix::net::recvmsg(socket, &mut parts, &mut control, flags) {
+        Err(Errno::CONNRESET) => (0, false),
+        received => {
+            let received = received?;
+            (received.bytes, received.flags.contains(ReturnFlags::CTRUNC))
+        }
     };
     let mut fds = Vec::new();
     for message in control.drain() {
@@ -133,9 +140,12 @@ fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<Packet>> {
             fds.extend(found);
         }
     }
+    if is_cut {
+        fds.clear();
+    }
     let Some((letter, name)) = bytes[..len].split_first() else { return Ok(None) };
     let name = String::from_utf8_lossy(name).into_owned();
-    Ok(Some(Packet { letter: *letter, name, fds }))
+    Ok(Some(Packet { letter: *letter, name, fds, is_cut }))
 }
 
 /// The server's side of a keeper.
@@ -170,10 +180,13 @@ impl Keeper {
         }
         set_socket_timeout(&control, Timeout::Send, Some(HOLD_MAX))?;
         set_socket_timeout(&control, Timeout::Recv, Some(SEND_MAX))?;
-        let mut kept = Kept::default();
+        let keeper = Self { control };
+        let (mut kept, mut cut) = (Kept::default(), Vec::new());
         loop {
-            let mut packet = receive(control.as_fd())?.ok_or(io::ErrorKind::BrokenPipe)?;
+            let mut packet = receive(keeper.control.as_fd())?.ok_or(io::ErrorKind::BrokenPipe)?;
             match (packet.letter, packet.fds.pop()) {
+                // The others are there all the same.
+                (PROGRAM | HOLD, None) if packet.is_cut => cut.push(packet.name),
                 (PROGRAM, Some(program)) => {
                     kept.programs.push(Holding { name: packet.name, fd: program })
                 }
@@ -181,7 +194,10 @@ impl Keeper {
                     packet.fds.push(last);
                     kept.held.push(KeptDescriptors { name: packet.name, fds: packet.fds });
                 }
-                (END, _) => return Ok(FoundKeeper { keeper: Self { control }, kept }),
+                (END, _) => {
+                    cut.iter().try_for_each(|name| keeper.release(name))?;
+                    return Ok(FoundKeeper { keeper, kept });
+                }
                 _ => return Err(io::ErrorKind::InvalidData.into()),
             }
         }
@@ -340,13 +356,17 @@ impl Held {
 
     fn take_packet(&mut self) {
         let packet = self.control.as_ref().and_then(|control| receive(control.as_fd()).ok()?);
-        let Some(Packet { letter, name, mut fds }) = packet else {
+        let Some(Packet { letter, name, mut fds, is_cut }) = packet else {
             self.control = None;
             return;
         };
+        // The next server's connection needs room, too.
+        let is_cut = is_cut || fds.last().is_some_and(|last| last.try_clone().is_err());
         match letter {
+            // What was held by that name before is not what the server has now.
+            HOLD if is_cut => drop(self.fds.remove(&name)),
             HOLD => drop(self.fds.insert(name, fds)),
-            PROGRAM => {
+            PROGRAM if !is_cut => {
                 if let Some(process) = fds.pop() {
                     self.programs.insert(name, Program { process, has_ended: false });
                 }

@@ -6,7 +6,7 @@ mod common;
 
 use common::{attached, filter, receive_with, two_hosts, wait_for};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, pidfd_open, prlimit};
 use sojourn_filter::keeper::{
     FoundKeeper, Keeper, Kept, KeptDescriptors, NewKeeper, Patience, keep, listen,
 };
@@ -182,4 +182,47 @@ fn a_keeper_ends_with_a_server_that_has_no_programs() {
         drop(keeper);
         wait_for("end of the keeper", || process.has_ended().then_some(()));
     });
+}
+
+/// The numbers of a process's descriptors, and whether a pidfd is among them.
+fn descriptors(pid: u32) -> (Vec<u64>, bool) {
+    let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
+    let paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    let is_pidfd = |path: &PathBuf| {
+        std::fs::read_link(path).is_ok_and(|name| name.to_string_lossy().contains("pidfd"))
+    };
+    let number = |path: &PathBuf| path.file_name()?.to_str()?.parse().ok();
+    (paths.iter().filter_map(number).collect(), paths.iter().any(is_pidfd))
+}
+
+/// A keeper's table has room for one session's descriptors and some of the next one's, and for what
+/// the next server needs: that finds the first session with all that is its.
+#[test]
+fn what_does_not_fit_is_refused_whole() {
+    const EACH: usize = 8;
+    for room in [EACH + 1, EACH + 4, 2 * EACH] {
+        let place = TestFolder::new(&format!("full{room}"));
+        let (keeper, process) = Process::keeper(&place.0, 60_000);
+        let program = Process::program();
+        keeper.watch("program1", program.pidfd().as_fd()).unwrap();
+        let pid = process.0.id();
+        let used = wait_for("the program's pidfd", || {
+            let (numbers, has_pidfd) = descriptors(pid);
+            has_pidfd.then_some(numbers)
+        });
+        // Numbers in between may be free.
+        let most = (0..).filter(|number| !used.contains(number)).nth(room);
+        let limit = Rlimit { current: most, maximum: most };
+        prlimit(Pid::from_raw(pid as i32), Resource::Nofile, limit).unwrap();
+        let null = std::fs::File::open("/dev/null").unwrap();
+        for name in ["first", "second"] {
+            keeper.hold(name, &[null.as_fd(); EACH]).unwrap();
+        }
+        drop(keeper);
+        let found = wait_for("the keeper", || Keeper::find(&place.0).ok());
+        let held: Vec<_> =
+            found.kept.held.iter().map(|held| (held.name.as_str(), held.fds.len())).collect();
+        assert_eq!(held, [("first", EACH)], "room for {room}");
+        assert_eq!(found.kept.programs.len(), 1);
+    }
 }

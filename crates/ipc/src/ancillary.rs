@@ -38,7 +38,7 @@ const fn words(fds: usize) -> usize {
 pub struct Arrived {
     /// Bytes written to the buffer; 0 if the peer has closed its end.
     pub len: usize,
-    /// The descriptors beside the packet, which close on exec. More than [`FDS_MAX`] are lost.
+    /// The descriptors beside the packet, which close on exec.
     pub fds: Vec<OwnedFd>,
     /// True if the kernel could not deliver all control messages (`MSG_CTRUNC`).
     pub lost: bool,
@@ -61,12 +61,17 @@ pub fn send(socket: impl AsFd, parts: &[IoSlice<'_>], fds: &[BorrowedFd<'_>]) ->
     sendmsg(socket, parts, &mut ancillary, flags).map(drop)
 }
 
-/// Receives one packet without waiting.
+/// Receives one packet without waiting: with all of its descriptors or, where there are more than
+/// [`FDS_MAX`] or this process has no room for some, with none. Those left could not be told apart.
 ///
 /// # Errors
 /// Those of recvmsg(2).
 pub fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> Result<Arrived, Errno> {
-    receive_into(socket, bytes, &mut [0; WORDS])
+    let mut arrived = receive_into(socket, bytes, &mut [0; WORDS])?;
+    if arrived.lost {
+        arrived.fds.clear();
+    }
+    Ok(arrived)
 }
 
 /// Receives one packet without waiting, with every descriptor beside it, however many. The kernel
@@ -269,5 +274,24 @@ mod tests {
         assert_eq!(parse(&control), ControlData::default());
         assert_eq!(parse(&[0; 64]), ControlData::default());
         assert_eq!(parse(&[]), ControlData::default());
+    }
+
+    #[test]
+    fn descriptors_come_whole_or_not_at_all() {
+        use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+        let flags = SocketFlags::CLOEXEC;
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        for count in [FDS_MAX, FDS_MAX + 1, 2 * FDS_MAX, 3 * FDS_MAX] {
+            let fds = vec![ours.as_fd(); count];
+            let mut space = vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(64))];
+            let mut beside = SendAncillaryBuffer::new(&mut space);
+            assert!(beside.push(SendAncillaryMessage::ScmRights(&fds)));
+            sendmsg(&theirs, &[IoSlice::new(b"x")], &mut beside, SendFlags::empty()).unwrap();
+            let arrived = receive(ours.as_fd(), &mut [0; 2]).unwrap();
+            // The room for credentials is one for descriptors where there are none.
+            assert!(arrived.lost == (count >= 2 * FDS_MAX) && arrived.len == 1, "{count}");
+            assert_eq!(arrived.fds.len(), if arrived.lost { 0 } else { count });
+        }
     }
 }

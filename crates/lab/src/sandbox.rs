@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -154,7 +155,9 @@ impl Sandbox {
             words: &[],
         };
         if is_unit {
-            std::os::unix::fs::chown(&sandbox.folder, Some(unit::USER), Some(unit::USER))?;
+            // Libraries trust another user's server in a folder that root has given to it.
+            std::os::unix::fs::chown(&sandbox.folder, None, Some(unit::USER))?;
+            std::fs::set_permissions(&sandbox.folder, PermissionsExt::from_mode(0o1775))?;
         }
         sandbox.start_server()?;
         Ok(sandbox)

@@ -27,19 +27,31 @@
 //! number, which may be that of a FIFO in another file system, too: then there is one holder too
 //! many, never too few.
 //!
+//! # Very many descriptors
+//! Processes of a user that has had its share of the time for a look (`shares`) count as ones that
+//! may not be inspected, and whether ends of that user's own processes have other holders is
+//! unknown. So who asks is looked at first.
+//!
 //! Not here: the thread that looks (`scanner`).
 
+mod proc;
+mod shares;
 #[cfg(test)]
 mod tests;
 
-use core::mem::MaybeUninit;
-use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, StatxFlags, openat, statat, statx};
+pub use proc::user_of;
+
+use proc::{
+    Lineage, Names, bracketed, has_threads, hides_processes, kin_of, number, open_directory, payer,
+    sees_all_processes, shows_own_space,
+};
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, CWD, FileType, RawDir, StatxFlags, statat, statx};
 use rustix::io::Errno;
 use rustix::process::Uid;
-use rustix::thread::{CapabilitySet, CapabilitySets, capabilities};
+use shares::Shares;
 use sojourn_session::{Inode, ProcessId, ReasonT};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::CStr;
 use std::time::{Duration, Instant};
 
@@ -88,11 +100,15 @@ pub struct Question {
     pub object: Object,
 }
 
-/// The time for one look: whoever has very many descriptors makes nobody wait longer for an answer.
+/// The time for one look.
 const LIMIT: Duration = Duration::from_secs(5);
 /// The most descriptors of a process that are looked at, unless it is an asker. One with more
 /// counts as one that may not be inspected.
 const FDS_MAX: usize = 1 << 16;
+/// The number of descriptors after which a process counts as one whose look takes time, and the
+/// time after which any does.
+const FDS_FEW: usize = 8;
+const SHORT: Duration = Duration::from_micros(500);
 /// Descriptors after which the time is looked at.
 const FDS_SOME: usize = 1 << 10;
 /// The number of forebears after which a process counts as one that does not matter.
@@ -103,9 +119,6 @@ const LINK_MAX: usize = 4096;
 /// of a FIFO that can move have it under such a name, and a look at others could make a network
 /// file system ask its server (`d_weak_revalidate`).
 const DELETED: &[u8] = b" (deleted)";
-/// The name of the process name space that has all processes of the host (`PROC_PID_INIT_INO`).
-const FIRST_SPACE: &str = "pid:[4026531836]";
-
 /// Answers all questions with one look: `Ok` if no other process holds the end, else the reason why
 /// the end cannot be joined. `servers`: processes of the server's beside this one, which hold what
 /// programs have sent.
@@ -115,8 +128,16 @@ pub fn find_holders(
     servers: &[ProcessId],
     fifos: FifoHolders,
 ) -> Vec<Result<(), ReasonT>> {
-    let until = Instant::now().checked_add(LIMIT);
-    let mut scan = Scan { servers: servers.to_vec(), fifos, until, ..Scan::default() };
+    find_within(LIMIT, questions, servers, fifos)
+}
+
+fn find_within(
+    limit: Duration,
+    questions: &[Question],
+    servers: &[ProcessId],
+    fifos: FifoHolders,
+) -> Vec<Result<(), ReasonT>> {
+    let mut scan = Scan::within(limit, servers, fifos);
     for question in questions {
         scan.holders.entry(question.object).or_default();
         scan.note_kin(question.pid);
@@ -130,26 +151,7 @@ pub fn find_holders(
     questions.iter().map(|question| scan.verdict(*question)).collect()
 }
 
-/// Returns the user as which a process runs now; `None` if it has ended, or `/proc` does not show
-/// it.
-#[must_use]
-pub fn user_of(pid: ProcessId) -> Option<Uid> {
-    let text = std::fs::read(format!("/proc/{pid}/status")).ok()?;
-    let text = String::from_utf8_lossy(&text);
-    // The line has the real, effective, saved and file system user; the second counts. (The owner
-    // of the process's directory is no help: it is root for programs that have changed their user.)
-    let users = text.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-    users.split_ascii_whitespace().nth(1)?.parse().ok().map(Uid::from_raw_unchecked)
-}
-
-/// The parent and session of a process.
-#[derive(Clone, Copy, Debug)]
-struct Lineage {
-    parent: ProcessId,
-    session: ProcessId,
-}
-
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Scan {
     /// The holders of the objects in question. A number appears once.
     holders: HashMap<Object, Vec<ProcessId>>,
@@ -166,53 +168,81 @@ struct Scan {
     is_partial: bool,
     askers: Vec<ProcessId>,
     until: Option<Instant>,
-}
-
-/// Room for the names of a directory. Most directories fit, and take one system call; the others
-/// take one for each piece.
-#[derive(Debug, Default)]
-struct Names(Vec<u8>);
-
-impl Names {
-    const LEN: usize = 16 << 10;
-
-    fn room(&mut self) -> &mut [MaybeUninit<u8>] {
-        self.0.clear();
-        self.0.reserve(Self::LEN);
-        self.0.spare_capacity_mut()
-    }
-}
-
-fn open_directory(at: impl AsFd, path: impl rustix::path::Arg) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    openat(at, path, flags, Mode::empty())
+    shares: Shares,
+    /// The time at which the look at the present process began, and who pays for it, once that is
+    /// known.
+    begun: Instant,
+    payer: Option<Uid>,
 }
 
 impl Scan {
+    fn within(limit: Duration, servers: &[ProcessId], fifos: FifoHolders) -> Self {
+        let begun = Instant::now();
+        Self {
+            holders: HashMap::new(),
+            kin: HashMap::new(),
+            closed: Vec::new(),
+            servers: servers.to_vec(),
+            has_fifos: false,
+            fifos,
+            is_partial: false,
+            askers: Vec::new(),
+            until: begun.checked_add(limit),
+            shares: Shares::of(limit),
+            begun,
+            payer: None,
+        }
+    }
+
     fn run(&mut self) -> Result<(), Errno> {
         let own = ProcessId::own();
         let proc = open_directory(CWD, c"/proc")?;
         let mut names = Names::default();
         let mut entries = Names::default();
+        let passed_over: HashSet<ProcessId> = self.servers.iter().copied().chain([own]).collect();
+        let first: HashSet<ProcessId> =
+            self.askers.iter().copied().filter(|pid| !passed_over.contains(pid)).collect();
+        for pid in &first {
+            self.take(&proc, *pid, &mut entries)?;
+        }
         let mut list = RawDir::new(&proc, names.room());
         while let Some(entry) = list.next() {
             let entry = entry?;
             let Some(pid) = number(entry.file_name().to_bytes()).map(ProcessId) else { continue };
             // The server's own duplicates last no longer than the look at an offer.
-            if pid == own || self.servers.contains(&pid) {
-                continue;
-            }
-            match self.inspect(&proc, pid, &mut entries) {
-                // The process has ended meanwhile.
-                Ok(()) | Err(Errno::NOENT | Errno::SRCH) => {}
-                Err(Errno::TIMEDOUT) => return Err(Errno::TIMEDOUT),
-                Err(_) => {
-                    self.closed.push(pid);
-                    self.note_kin(pid);
-                }
+            if !passed_over.contains(&pid) && !first.contains(&pid) {
+                self.take(&proc, pid, &mut entries)?;
             }
         }
         Ok(())
+    }
+
+    /// Looks at one process, on its user's share.
+    fn take(&mut self, proc: &OwnedFd, pid: ProcessId, names: &mut Names) -> Result<(), Errno> {
+        (self.begun, self.payer) = (Instant::now(), None);
+        match self.inspect(proc, pid, names) {
+            // The process has ended meanwhile.
+            Ok(()) | Err(Errno::NOENT | Errno::SRCH) => {}
+            Err(Errno::TIMEDOUT) => return Err(Errno::TIMEDOUT),
+            Err(_) => {
+                self.closed.push(pid);
+                self.note_kin(pid);
+            }
+        }
+        if self.payer.is_none() && self.begun.elapsed() > SHORT {
+            self.payer = payer_of(proc, pid);
+        }
+        self.charge();
+        Ok(())
+    }
+
+    /// Puts the time since the last call on the share of who pays.
+    fn charge(&mut self) {
+        let now = Instant::now();
+        if let Some(user) = self.payer {
+            self.shares.spend(user, now.saturating_duration_since(self.begun));
+            self.begun = now;
+        }
     }
 
     /// Reads the kin of a process. That costs as much as a look at its descriptors, so it is done
@@ -269,7 +299,10 @@ impl Scan {
                 continue;
             }
             count += 1;
-            if count % FDS_SOME == 1 {
+            if count == FDS_FEW {
+                self.payer = payer(pid, &directory);
+            }
+            if count == FDS_FEW || count % FDS_SOME == 1 {
                 self.check(pid, count)?;
             }
             let link = match rustix::fs::readlinkat_raw(&directory, name, &mut room[..]) {
@@ -290,9 +323,13 @@ impl Scan {
     }
 
     /// Fails if a look at so many descriptors of a process takes too long.
-    fn check(&self, pid: ProcessId, count: usize) -> Result<(), Errno> {
+    fn check(&mut self, pid: ProcessId, count: usize) -> Result<(), Errno> {
         if self.until.is_some_and(|until| Instant::now() > until) {
             return Err(Errno::TIMEDOUT);
+        }
+        self.charge();
+        if self.payer.is_some_and(|user| self.shares.is_over(user)) {
+            return Err(Errno::MFILE);
         }
         if count > FDS_MAX && !self.askers.contains(&pid) { Err(Errno::MFILE) } else { Ok(()) }
     }
@@ -340,6 +377,12 @@ impl Scan {
     }
 
     fn verdict(&self, question: Question) -> Result<(), ReasonT> {
+        if self.shares.is_any_over() {
+            let user = open_directory(CWD, c"/proc").ok().and_then(|p| payer_of(&p, question.pid));
+            if user.is_none_or(|user| self.shares.is_over(user)) {
+                return Err(ReasonT::HoldersUnknown);
+            }
+        }
         let holders = self.holders.get(&question.object).map_or(&[][..], Vec::as_slice);
         match holders {
             [] => Err(ReasonT::Closed),
@@ -397,54 +440,7 @@ impl Scan {
     }
 }
 
-/// Returns true if the numbers in `/proc` are those of this process name space. They are another's
-/// where a name space was made without a `/proc` of its own.
-fn shows_own_space() -> bool {
-    let own = rustix::fs::readlink("/proc/self", Vec::new());
-    own.is_ok_and(|own| number(own.as_bytes()) == Some(ProcessId::own().0))
-}
-
-/// Returns true if a process has more than one thread. The directory of its threads has two links
-/// of its own and one for each.
-fn has_threads(proc: &OwnedFd, pid: ProcessId) -> Result<bool, Errno> {
-    let tasks = statat(proc, format!("{pid}/task"), AtFlags::empty())?;
-    Ok(tasks.st_nlink > 3)
-}
-
-/// Returns parent and session of a process; `None` if it has ended.
-fn kin_of(pid: ProcessId) -> Option<Lineage> {
-    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    // The fields after the name, which may contain any byte but ends at the last bracket: state,
-    // parent, group, session (proc(5), `/proc/pid/stat`).
-    let after = stat.iter().rposition(|byte| *byte == b')')? + 1;
-    let mut fields = stat[after..].split(|byte| *byte == b' ').filter(|field| !field.is_empty());
-    let parent = ProcessId(number(fields.nth(1)?)?);
-    let session = ProcessId(number(fields.nth(1)?)?);
-    Some(Lineage { parent, session })
-}
-
-/// Returns true if `/proc` shows only a user's own processes, and this process may not look into
-/// all of them: neither is it root's, nor does it have `CAP_SYS_PTRACE` (proc(5), `hidepid`).
-fn hides_processes() -> bool {
-    let looks = |held: CapabilitySets| held.effective.contains(CapabilitySet::SYS_PTRACE);
-    if rustix::process::geteuid().is_root() || capabilities(None).is_ok_and(looks) {
-        return false;
-    }
-    // Process 1 belongs to root and always exists.
-    std::fs::read("/proc/1/stat").is_err()
-}
-
-/// Returns true if no process of the host is outside this process name space.
-fn sees_all_processes() -> bool {
-    let space = rustix::fs::readlink("/proc/self/ns/pid", Vec::new());
-    space.is_ok_and(|space| space.as_bytes() == FIRST_SPACE.as_bytes())
-}
-
-fn bracketed(link: &[u8], prefix: &[u8]) -> Option<u64> {
-    let digits = link.strip_prefix(prefix)?.strip_suffix(b"]")?;
-    core::str::from_utf8(digits).ok()?.parse().ok()
-}
-
-fn number(digits: &[u8]) -> Option<u32> {
-    core::str::from_utf8(digits).ok()?.parse().ok()
+/// Returns the user on whose share a look at the process goes; `None` if it has ended.
+fn payer_of(proc: &OwnedFd, pid: ProcessId) -> Option<Uid> {
+    payer(pid, open_directory(proc, format!("{pid}/fd")).ok()?)
 }

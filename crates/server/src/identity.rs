@@ -51,7 +51,8 @@ use sojourn_session::{Inode, KindT, ReasonT};
 /// (the other end of a TCP connection is not in this network name space), [`ReasonT::Namespace`]
 /// (an end in one that cannot be looked into), [`ReasonT::Resources`].
 pub fn identify(end: BorrowedFd<'_>, diag: &mut Diag) -> Result<Identity, ReasonT> {
-    // No call here makes a file system answer: one in user space may never do so.
+    // No call here makes a file system answer, except for the kind of a FIFO's: one in user space
+    // may never do so.
     let flags = rustix::fs::fcntl_getfl(end).map_err(|_| ReasonT::Closed)?;
     if flags.contains(OFlags::PATH) {
         return Err(ReasonT::Kind);
@@ -70,7 +71,11 @@ pub fn identify(end: BorrowedFd<'_>, diag: &mut Diag) -> Result<Identity, Reason
             let fifo = fifo::at(end).ok_or(ReasonT::Kind)?;
             let inode = fifo.inode;
             let seen = pipe(end, flags, |writes| Object::Fifo { inode, writes })?;
-            if fifo.is_nameless(&name) { Ok(seen) } else { Err(ReasonT::Named) }
+            match fifo.is_nameless(&name) {
+                false => Err(ReasonT::Named),
+                true if fifo::Fifo::is_kernels(end) => Ok(seen),
+                true => Err(ReasonT::Kind),
+            }
         }
         None => Err(ReasonT::Kind),
     }

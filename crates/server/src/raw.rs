@@ -105,3 +105,18 @@ pub(crate) fn new_netns() -> Result<(), Errno> {
     // SAFETY: only this thread's name space changes; no memory is touched.
     if unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0 { Ok(()) } else { Err(last_error()) }
 }
+
+/// Gives the calling thread mounts of its own, with a new file system of that kind at `folder`, for
+/// tests.
+#[cfg(test)]
+pub(crate) fn new_mount(kind: &core::ffi::CStr, folder: &core::ffi::CStr) -> Result<(), Errno> {
+    let (kind, folder, none) = (kind.as_ptr(), folder.as_ptr(), core::ptr::null());
+    let private = libc::MS_REC | libc::MS_PRIVATE;
+    // SAFETY: only this thread's mounts change; the strings live until the calls return.
+    let is_there = unsafe {
+        libc::unshare(libc::CLONE_NEWNS) == 0
+            && libc::mount(none, c"/".as_ptr(), none, private, none.cast()) == 0
+            && libc::mount(kind, folder, kind, 0, none.cast()) == 0
+    };
+    if is_there { Ok(()) } else { Err(last_error()) }
+}

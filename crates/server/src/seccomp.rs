@@ -185,7 +185,7 @@ const PARENT: [i64; 31] = [
 
 /// A proxy's calls: threads, questions to descriptors and to `sock_diag` (in other network name
 /// spaces, too), and files of `/proc`.
-const PROXY: [i64; 34] = [
+const PROXY: [i64; 35] = [
     libc::SYS_bind,
     libc::SYS_chdir,
     libc::SYS_clone,
@@ -196,6 +196,7 @@ const PROXY: [i64; 34] = [
     libc::SYS_epoll_pwait,
     libc::SYS_epoll_pwait2,
     libc::SYS_fstat,
+    libc::SYS_fstatfs,
     libc::SYS_getpeername,
     libc::SYS_getrandom,
     libc::SYS_getsockname,

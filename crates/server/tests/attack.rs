@@ -82,6 +82,37 @@ fn who_gives_up_root_after_hello_moves_nothing_at_roots_own_server() {
     }
 }
 
+/// A service's process with `CAP_SETUID` becomes a user whose request it serves, without exec. What
+/// it shares with the service's other processes is not that user's.
+#[test]
+fn who_becomes_another_user_after_hello_moves_nothing_any_more() {
+    if !is_root() {
+        return;
+    }
+    let address = address("turned");
+    let _server = Server::start(&address, &["--system"]);
+    let user = USERS[0].to_string();
+    let who = ["setpriv", "--clear-groups", "--reuid", &user, "--regid", &user];
+    let with = ["--inh-caps", "+setuid,+setgid", "--ambient-caps", "+setuid,+setgid"];
+    let words = [&who[..], &with[..]].concat();
+    let mut tried = std::process::Command::new(words[0]);
+    if !tried.args(&words[1..]).arg("true").status().is_ok_and(|status| status.success()) {
+        return eprintln!("skipped: no setpriv that gives capabilities");
+    }
+    let program = Program::start_by(&words, &address);
+    assert!(program.hello());
+    let (_reader, writer) = pipe();
+    program.tell("keep 1", Some(writer.as_fd()));
+    assert_eq!(program.tell("offer 1 true", Some(writer.as_fd())), ["true"]);
+    assert_eq!(program.tell(&format!("become {}", USERS[1]), None), ["ok"]);
+    assert_eq!(effective_user(program.pid()), USERS[1]);
+    let (_reader, writer) = pipe();
+    program.tell("keep 3", Some(writer.as_fd()));
+    for call in ["offer 2 true", "adopt 3 7 0"] {
+        assert_eq!(program.tell(call, Some(writer.as_fd())), ["false"], "{call}");
+    }
+}
+
 /// A user who runs su keeps the connection that it made as itself.
 #[test]
 fn who_connects_and_becomes_root_by_a_set_user_id_bit_is_not_roots() {

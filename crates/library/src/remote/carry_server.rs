@@ -17,7 +17,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use sojourn_ipc::{Address, ConnectOptions, Connection, Deadline};
 use sojourn_proto::record::SessionRecord;
 use sojourn_pump::{InTransit, sealed};
-use sojourn_session::place::{Surroundings, is_trusted as is_trusted_server};
+use sojourn_session::place::Surroundings;
+use sojourn_session::trust::is_trusted;
 use sojourn_session::{CarryClient, DelegationToken, carry_connect_options};
 use sojourn_shm::aside::{Aside, Sides, keep_only, pair};
 use std::sync::Mutex;
@@ -46,21 +47,19 @@ pub(crate) fn open_socket(library: &Library, suffix: &str) -> Option<OwnedFd> {
     if let Some(runtime) = policy.environment.get().and_then(Kept::runtime) {
         around.runtime = Some(runtime);
     }
-    let place = around.for_client().ok()? + suffix;
-    let address = Address::parse(&place).ok()?.socket_address()?;
+    connect_to(&(around.for_client().ok()? + suffix))
+}
+
+/// Returns a socket that is connected to a server for this user. Who started the program has looked
+/// who listens, but that server may have ended since.
+fn connect_to(place: &str) -> Option<OwnedFd> {
+    let address = Address::parse(place).ok()?.socket_address()?;
     let flags = SocketFlags::CLOEXEC;
     let socket =
         rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).ok()?;
     rustix::net::connect(&socket, &address).ok()?;
-    // Anybody may listen at an abstract name that is free; a path has a directory with an owner.
-    (!place.starts_with('@') || is_trusted(&socket, &place)).then_some(socket)
-}
-
-/// Returns true if the listener at the other end of a connection is a server for this user. Who
-/// started the program has looked as well, but that server may have ended since.
-fn is_trusted(socket: &OwnedFd, place: &str) -> bool {
-    let owner = sojourn_ipc::peer(socket.as_fd()).map(|owner| owner.user());
-    owner.is_ok_and(|owner| is_trusted_server(place, owner, rustix::process::geteuid()))
+    let listener = sojourn_ipc::peer(socket.as_fd()).ok()?;
+    is_trusted(place, listener, rustix::process::geteuid()).then_some(socket)
 }
 
 /// A connection to a server, by its number among those that this process has made.
@@ -193,39 +192,47 @@ fn is_alive(client: &mut CarryClient<Connection>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::net::SocketAddrUnix;
     use rustix::process::{Uid, geteuid};
     use rustix::thread::set_thread_res_uid;
+    use std::os::unix::fs::PermissionsExt;
 
-    /// Listens as that user, and returns a connection to it.
-    fn connected(name: &str, user: Uid) -> Option<OwnedFd> {
-        let socket = || {
-            let flags = SocketFlags::CLOEXEC;
-            rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
-        };
-        let name = format!("sojourn-trust-{name}-{}", std::process::id());
-        let name = SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap();
-        let (listener, own) = (socket().unwrap(), geteuid());
-        rustix::net::bind(&listener, &name).unwrap();
+    /// Listens as that user; `None` if this process cannot become that user.
+    fn listener(place: &str, user: Uid) -> Option<OwnedFd> {
+        let flags = SocketFlags::CLOEXEC;
+        let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+        let listener = rustix::net::socket_with(family, kind, flags, None).unwrap();
+        let address = Address::parse(place).unwrap().socket_address().unwrap();
         // The thread alone becomes another user.
         let listens = || {
-            set_thread_res_uid(own, user, own).ok()?;
-            rustix::net::listen(&listener, 1).ok()
+            set_thread_res_uid(geteuid(), user, geteuid()).ok()?;
+            rustix::net::bind(&listener, &address).unwrap();
+            rustix::net::listen(&listener, 1).unwrap();
+            Some(())
         };
         std::thread::scope(|scope| scope.spawn(listens).join().unwrap())?;
-        let client = socket().unwrap();
-        rustix::net::connect(&client, &name).unwrap();
-        Some(client)
+        Some(listener)
     }
 
+    /// A server at an abstract name, or in a folder of everybody's, has ended, and another user
+    /// listens there.
     #[test]
-    fn whoever_listens_at_a_name_that_is_free_is_handed_nothing() {
-        let own = connected("own", geteuid()).unwrap();
-        assert!(is_trusted(&own, "@free"));
-        let Some(other) = connected("other", Uid::from_raw(65_533)) else {
-            return eprintln!("skipped: cannot become another user here");
-        };
-        assert!(!is_trusted(&other, "@free"));
-        assert!(is_trusted(&other, sojourn_session::place::SYSTEM), "only root can listen there");
+    fn whoever_listens_at_a_place_that_is_free_is_handed_nothing() {
+        let name = format!("sojourn-library-trust-{}", std::process::id());
+        let folder = std::env::temp_dir().join(&name);
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o1777)).unwrap();
+        let path = folder.join("server");
+        for place in [format!("@{name}"), path.to_str().unwrap().into()] {
+            let own = listener(&place, geteuid()).unwrap();
+            assert!(connect_to(&place).is_some(), "{place}: one's own");
+            drop(own);
+            let _ = std::fs::remove_file(&path);
+            let Some(_other) = listener(&place, Uid::from_raw(65_533)) else {
+                eprintln!("skipped: cannot become another user here");
+                break;
+            };
+            assert!(connect_to(&place).is_none(), "{place}: another user's");
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

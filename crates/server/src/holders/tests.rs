@@ -2,6 +2,8 @@
 #![allow(unsafe_code, reason = "a process of which no safe call makes the like")]
 
 use super::*;
+use rustix::fd::AsFd;
+use rustix::fs::{Mode, OFlags, openat};
 use sojourn_session::Inode;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -176,7 +178,7 @@ fn whatever_may_not_be_inspected_may_hold_a_fifo() {
         holders: holders.clone(),
         closed: closed.iter().copied().map(ProcessId).collect(),
         is_partial,
-        ..Scan::default()
+        ..Scan::within(LIMIT, &[], FifoHolders::All)
     };
     assert_eq!(scan(&[], false).verdict(question), Ok(()));
     assert_eq!(scan(&[20], false).verdict(question), Err(ReasonT::HoldersUnknown));
@@ -222,7 +224,7 @@ fn what_may_not_be_inspected_matters_if_it_is_kin() {
         holders: HashMap::from([(object, vec![ProcessId(11)])]),
         kin: HashMap::from(kin),
         closed: closed.iter().copied().map(ProcessId).collect(),
-        ..Scan::default()
+        ..Scan::within(LIMIT, &[], FifoHolders::All)
     };
     let question = Question { pid: ProcessId(11), object };
     assert_eq!(scan(&[]).verdict(question), Ok(()));
@@ -237,14 +239,74 @@ fn who_has_very_many_descriptors_makes_nobody_wait() {
     let (reader, _writer) = std::io::pipe().unwrap();
     let holder = Holder::of(&reader);
     let pid = ProcessId(holder.0.id());
-    let mut scan = Scan::default();
+    let mut scan = Scan::within(LIMIT, &[], FifoHolders::All);
     assert_eq!(scan.check(pid, FDS_MAX), Ok(()));
     assert_eq!(scan.check(pid, FDS_MAX + 1), Err(Errno::MFILE), "it is not inspected");
     scan.askers.push(pid);
     assert_eq!(scan.check(pid, FDS_MAX + 1), Ok(()), "it has asked for it");
     let late = Instant::now();
     while Instant::now() == late {}
-    let mut scan = Scan { until: Some(late), ..Scan::default() };
+    let mut scan = Scan { until: Some(late), ..Scan::within(LIMIT, &[], FifoHolders::All) };
     assert_eq!(scan.run(), Err(Errno::TIMEDOUT));
     assert!(scan.closed.is_empty(), "nobody is to blame");
+}
+
+/// A process of that user, in a session of its own, with so many more descriptors. It ends with the
+/// test's thread.
+fn stranger(user: u32, more: usize, end: impl AsFd) -> std::io::Result<Holder> {
+    use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal, setrlimit};
+    use std::os::unix::process::CommandExt;
+    let mut command = Command::new("/bin/sleep");
+    command.arg("600").stdin(Stdio::from(end.as_fd().try_clone_to_owned()?));
+    let fill = move || {
+        let most = Some(more as u64 + 100);
+        setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most })?;
+        for _ in 0..more {
+            // SAFETY: it makes one more descriptor of standard input, for the next program.
+            unsafe { libc::dup(0) };
+        }
+        // SAFETY: system calls without memory.
+        let is_user = unsafe {
+            libc::setgroups(0, std::ptr::null()) == 0
+                && libc::setresgid(user, user, user) == 0
+                && libc::setresuid(user, user, user) == 0
+                && libc::setsid() > 0
+        };
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        if is_user { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+    };
+    // SAFETY: the hook makes system calls only.
+    unsafe { command.pre_exec(fill) };
+    command.spawn().map(Holder)
+}
+
+/// A stranger's processes have more descriptors than can be looked at in time: the look goes on
+/// without them for everybody else.
+#[test]
+fn a_strangers_descriptors_keep_nobody_else_from_an_answer() {
+    const USERS: [u32; 2] = [61_021, 61_022];
+    const CROWD: usize = 20;
+    const EACH: usize = 4000;
+    let (a, b) = std::os::unix::net::UnixStream::pair().unwrap();
+    let null = std::fs::File::open("/dev/null").unwrap();
+    let one = || stranger(USERS[0], EACH, &null).ok();
+    let crowd: Vec<_> = std::iter::repeat_with(one).take(CROWD).flatten().collect();
+    let (Some(first), Ok(honest)) = (crowd.first(), stranger(USERS[1], 0, &a)) else {
+        return eprintln!("skipped: not root");
+    };
+    let ask = |pid: u32, end: &std::os::unix::net::UnixStream, limit: Duration| {
+        let object = Object::Socket { inode: inode(end) };
+        let question = Question { pid: ProcessId(pid), object };
+        find_within(limit, &[question], &[], FifoHolders::Kin)[0]
+    };
+    // The limit is half of what the crowd takes here, whatever the machine.
+    let long = Duration::from_secs(600);
+    let begun = Instant::now();
+    let _ = ask(honest.0.id(), &a, long);
+    let limit = begun.elapsed() / 2;
+    assert_eq!(ask(honest.0.id(), &a, limit), Ok(()));
+    // What of its own is elsewhere among its processes is not known.
+    let second = Holder::of(&b);
+    assert_eq!(ask(first.0.id(), &b, limit), Err(ReasonT::HoldersUnknown));
+    drop(second);
 }

@@ -388,6 +388,38 @@ fn a_fifo_is_a_pipe_once_its_last_name_is_removed() {
     assert_eq!((reading.kind, reading.from), (KindT::Pipe, writing.to));
 }
 
+/// The watch that names a pipe asks its file system for the right to read it.
+#[test]
+fn a_fifo_in_a_file_system_that_may_ask_others_is_refused() {
+    let folder = std::env::temp_dir().join(format!("sojourn-fifo-fs-{}", std::process::id()));
+    std::fs::create_dir(&folder).unwrap();
+    let place = std::ffi::CString::new(folder.to_str().unwrap()).unwrap();
+    let ends = |kind: &'static core::ffi::CStr| {
+        let (folder, place) = (folder.clone(), place.clone());
+        // A thread with mounts of its own.
+        let mounted = move || {
+            raw::new_mount(kind, &place).ok()?;
+            let name = folder.join("fifo");
+            let mode = rustix::fs::Mode::RWXU;
+            rustix::fs::mknodat(rustix::fs::CWD, &name, FileType::Fifo, mode, 0).ok()?;
+            let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            let reader = rustix::fs::open(&name, flags, rustix::fs::Mode::empty()).ok()?;
+            let writer = std::fs::File::options().write(true).open(&name).ok()?;
+            std::fs::remove_file(&name).ok()?;
+            Some((see(&reader).map(drop), see(&writer).map(drop)))
+        };
+        std::thread::spawn(mounted).join().unwrap()
+    };
+    let seen = [c"tmpfs", c"ramfs"].map(ends);
+    std::fs::remove_dir(&folder).unwrap();
+    let [Some(tmpfs), Some(ramfs)] = seen else {
+        return eprintln!("skipped: nothing can be mounted here");
+    };
+    assert_eq!(tmpfs, (Ok(()), Ok(())));
+    let refused = Err(ReasonT::Kind);
+    assert_eq!(ramfs, (refused, refused), "a file system that nobody has looked at");
+}
+
 /// Runs in a network name space of its own, if this user may make one.
 fn elsewhere<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let thread = std::thread::spawn(move || {

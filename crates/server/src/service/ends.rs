@@ -117,9 +117,11 @@ impl Sojournd {
         self.count(jobs);
     }
 
-    /// Finds out as whom a client's process runs now. It may have connected as root and given up
-    /// that right right afterwards. Its number may be another process's by now, but a look by
-    /// number can only take root's rights away, never give any.
+    /// Finds out as whom a client's process runs now. It may have connected as root, or with the
+    /// right to become others (`CAP_SETUID`), and have become another user right afterwards: root's
+    /// then counts as that user's, and moves nothing of another's, since its memory and bells are
+    /// shared with those whom it connected as. Its number may be another process's by now, but a
+    /// look by number can only take rights away, never give any.
     ///
     /// # Errors
     /// [`CallError::NoHello`].
@@ -127,21 +129,25 @@ impl Sojournd {
         let info = self.lock().registry.info(client).map(|info| (info.pid, info.uid));
         let (pid, before) = info.ok_or(CallError::NoHello)?;
         // The prober is asked without the lock: nothing is waited for under it.
-        let become_now = match before.is_root() {
+        // A server for one user has nobody to keep apart from that user.
+        let become_now = match before.is_root() || self.is_public {
             true => self.prober.user_of(pid).map(|now| now.filter(|now| !now.is_root())),
             false => Ok(None),
         };
-        if let Ok(Some(now)) = become_now {
+        if let Ok(Some(now)) = become_now
+            && before.is_root()
+        {
             self.lock().registry.has_become(client, now);
         }
-        let user = become_now.ok().flatten().unwrap_or(before);
+        let now = become_now.ok().flatten().unwrap_or(before);
+        let user = if before.is_root() { now } else { before };
         let may_move = match (pid, become_now) {
             // A process of another PID name space: its holders could not be counted, nor its end be
             // seen.
             (ProcessId::NONE, _) => Err(ReasonT::Namespace),
             // Without an answer nobody knows which rights the process has.
             (_, Err(_)) => Err(ReasonT::Resources),
-            _ if !self.serves(user) => Err(ReasonT::OtherUser),
+            _ if now != user || !self.serves(user) => Err(ReasonT::OtherUser),
             _ => Ok(()),
         };
         Ok(Standing { pid, user, may_move })
