@@ -13,7 +13,7 @@ use core::ffi::{c_int, c_void};
 pub const NUMBER: i64 = -0x534f_4a01;
 
 /// The version of the table, which changes with every change of [`Door`] and of the arguments.
-pub const VERSION: usize = 5;
+pub const VERSION: usize = 6;
 
 /// The error of a call that a handler has interrupted, and that is to begin again once the handler
 /// has run (the kernel's `ERESTARTSYS`, which no program sees).
@@ -56,6 +56,40 @@ pub fn is_fault(signal: c_int, info: &libc::siginfo_t) -> bool {
     is_kind && info.si_code > 0
 }
 
+/// The library's entries of the lowest descriptor numbers, for a caller that reads them itself. A
+/// data call is the kernel's if the guard's word is 0, the entry's session is 0, and of its marks
+/// the decisive ones are the settled one alone. All these words may change at any time.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Entries {
+    /// The entry of number 0; null if there is none yet. It never moves.
+    pub first: *const u8,
+    /// The word of the library's guard, which is 0 while calls may enter the library; null if
+    /// `first` is.
+    pub guard: *const u32,
+}
+
+impl Entries {
+    /// The number of entries.
+    pub const COUNT: usize = 256;
+    /// Bytes from one entry to the next.
+    pub const STRIDE: usize = 80;
+    /// The place of the session's word in an entry.
+    pub const SESSION: usize = 0;
+    /// The place of the marks in an entry.
+    pub const MARKS: usize = 4;
+    /// The marks that decide.
+    pub const DECISIVE: u32 = 0x101;
+    /// Those of a descriptor that never moves.
+    pub const SETTLED: u32 = 1;
+
+    /// Returns no entries.
+    #[must_use]
+    pub const extern "C" fn none() -> Self {
+        Self { first: core::ptr::null(), guard: core::ptr::null() }
+    }
+}
+
 /// The table of functions. All are called by a thread of the C library's, and never from within
 /// another of them.
 #[repr(C)]
@@ -72,6 +106,8 @@ pub struct Door {
     /// Returns true if the kernel serves a data call on the descriptor `fd`, and the library does
     /// not count it. A wrong "false" does no harm.
     pub is_kernels: extern "C" fn(fd: c_int) -> bool,
+    /// Returns where the answers of `is_kernels` can be read.
+    pub entries: extern "C" fn() -> Entries,
     /// Announces a child that shares this memory while its parent's thread waits (vfork(2)).
     pub vfork_begins: extern "C" fn(),
     /// Notes, in the parent, that this child runs its own program or has ended.

@@ -11,6 +11,7 @@ use crate::kinds::{self, Kinds};
 use core::arch::asm;
 use core::ffi::{c_int, c_void};
 use core::ops::Range;
+use sojourn_abi::door::Entries;
 
 /// The guest's registers at a call, as `enter` saves them.
 #[repr(C)]
@@ -114,6 +115,9 @@ pub(crate) struct Block {
     /// The process's number while a child made by vfork(2) from this thread may be running; 0 if
     /// there is none.
     pub(crate) vforking: i32,
+    /// Where the way in looks for descriptors that the kernel serves; null before the first call on
+    /// one.
+    pub(crate) entries: Entries,
     /// This thread's copy of the table of calls (`kinds`), which `enter` reads.
     pub(crate) kinds: Kinds,
 }
@@ -168,6 +172,7 @@ impl Block {
             is_first: false,
             is_alone: false,
             vforking: 0,
+            entries: Entries::none(),
             kinds: kinds::all(),
         }
     }
