@@ -43,6 +43,17 @@ pub struct Signal {
     pub is_fault: bool,
 }
 
+/// What a signal in a call of the guest's puts off until the call has ended.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PutOff {
+    /// The signals that are unblocked then, as a set of the kernel's: this one, and those that the
+    /// mask of the call has let through (ppoll(2)).
+    pub signals: u64,
+    /// Those that this mask blocks beside the guest's, until a handler has run.
+    pub blocked: u64,
+}
+
 /// Returns true if the thread's own last instruction raised the signal: the thread cannot go on
 /// before the signal is handled. A positive `si_code` means that the kernel generated the signal
 /// (sigaction(2)).
@@ -113,11 +124,11 @@ pub struct Door {
     /// Notes, in the parent, that this child runs its own program or has ended.
     pub vfork_ends: extern "C" fn(),
     /// Takes note of a signal. Within a call it is put off: sent again, blocked, and the call's
-    /// waits end. Outside calls its handler is about to run.
+    /// waits end. Outside calls its handler is about to run, and nothing is put off.
     ///
     /// # Safety
     /// Must be called by the kernel's handler function, with the arguments of that function.
-    pub signal: unsafe extern "C-unwind" fn(signal: &Signal),
+    pub signal: unsafe extern "C-unwind" fn(signal: &Signal) -> PutOff,
     /// Returns the signals that were put off in this thread, which the caller unblocks when the
     /// guest goes on.
     pub due: extern "C" fn() -> u64,

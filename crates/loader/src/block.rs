@@ -91,6 +91,8 @@ pub(crate) struct Block {
     pub(crate) due: u64,
     /// Those of them that the guest has blocked, except during the call.
     pub(crate) blocked: u64,
+    /// Those that a call's own mask blocks during the handler that has ended it.
+    pub(crate) blocked_once: u64,
     /// The signals that were put off in a child that is alone.
     pub(crate) put_off: u64,
     /// The number of the call during which a signal was put off.
@@ -161,6 +163,7 @@ impl Block {
             pending: 0,
             due: 0,
             blocked: 0,
+            blocked_once: 0,
             put_off: 0,
             number: 0,
             mask: 0,

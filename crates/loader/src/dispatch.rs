@@ -73,6 +73,7 @@ const fn is_own(number: i64) -> bool {
             | libc::SYS_mprotect
             | libc::SYS_rt_sigaction
             | libc::SYS_rt_sigprocmask
+            | libc::SYS_rt_sigsuspend
             | libc::SYS_sigaltstack
             | libc::SYS_set_tid_address
             | libc::SYS_set_robust_list

@@ -123,8 +123,9 @@ pub struct EntryLayout {
     pub session: usize,
     /// The place of the marks.
     pub marks: usize,
-    /// The marks that decide, and the values that they have in a descriptor that never moves.
+    /// The marks that decide.
     pub decisive: u32,
+    /// Those of them that a descriptor has that never moves.
     pub settled: u32,
 }
 
