@@ -206,6 +206,7 @@ pub(crate) unsafe extern "C-unwind" fn came_through_door(signal: &Signal) -> Put
         // The call ends here, as it would if the handler jumped out.
         thread.depth.store(0, Ordering::Relaxed);
         thread.waiting.store(0, Ordering::Relaxed);
+        thread.has_call_mask.store(0, Ordering::Relaxed);
     }
     let this = if signal.restarts { 1 } else { 2 };
     let waits = thread.handler_waits.load(Ordering::Relaxed).max(this);
