@@ -22,10 +22,10 @@
 //! From the look at that word (`_check`) until the guest's own stack pointer is set, nothing but
 //! registers is changed, all of which are in the frame. A thread that is interrupted there looks
 //! again. So does one whose call the guest is about to make itself (`_pass`); if a signal was put
-//! off, its call goes to the host after all. Then the guest's registers are loaded, and the signals that were put off are unblocked,
-//! on the guest's stack (`_late`): the kernel makes their frames there, and nothing is left on the
-//! host's stack while the guest's handlers run. The registers that unblocking needs are put right
-//! by whoever interrupts (`signals::windows`).
+//! off, its call goes to the host after all. Then the guest's registers are loaded, and the signals
+//! that were put off are unblocked, on the guest's stack (`_late`): the kernel makes their frames
+//! there, and nothing is left on the host's stack while the guest's handlers run. The registers
+//! that unblocking needs are put right by whoever interrupts (`signals::windows`).
 
 mod ways;
 

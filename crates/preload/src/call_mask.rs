@@ -1,5 +1,5 @@
-//! The signal mask that a call brings with it: ppoll(2) and its relatives. Not here: what becomes of
-//! signals that it lets through (`signals`, `pause`).
+//! The signal mask that a call brings with it: ppoll(2) and its relatives. Not here: what becomes
+//! of signals that it lets through (`signals`, `pause`).
 
 use crate::{buffers, relocation};
 

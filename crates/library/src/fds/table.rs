@@ -42,7 +42,8 @@ impl Table {
         self.chunks.get(index / CHUNK)?.get()?.get(index % CHUNK)
     }
 
-    /// Returns the entry of number 0, which those of the lowest numbers follow ([`FdEntry::LAYOUT`]).
+    /// Returns the entry of number 0, which those of the next numbers follow
+    /// ([`FdEntry::LAYOUT`]).
     pub(crate) fn first(&self) -> Option<&FdEntry> {
         self.known(0)
     }
