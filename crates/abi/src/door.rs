@@ -13,7 +13,7 @@ use core::ffi::{c_int, c_void};
 pub const NUMBER: i64 = -0x534f_4a01;
 
 /// The version of the table, which changes with every change of [`Door`] and of the arguments.
-pub const VERSION: usize = 5;
+pub const VERSION: usize = 6;
 
 /// The error of a call that a handler has interrupted, and that is to begin again once the handler
 /// has run (the kernel's `ERESTARTSYS`, which no program sees).
@@ -43,6 +43,17 @@ pub struct Signal {
     pub is_fault: bool,
 }
 
+/// What a signal in a call of the guest's puts off until the call has ended.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PutOff {
+    /// The signals that are unblocked then, as a set of the kernel's: this one, and those that the
+    /// mask of the call has let through (ppoll(2)).
+    pub signals: u64,
+    /// Those that this mask blocks beside the guest's, until a handler has run.
+    pub blocked: u64,
+}
+
 /// Returns true if the thread's own last instruction raised the signal: the thread cannot go on
 /// before the signal is handled. A positive `si_code` means that the kernel generated the signal
 /// (sigaction(2)).
@@ -54,6 +65,40 @@ pub fn is_fault(signal: c_int, info: &libc::siginfo_t) -> bool {
         libc::SIGSEGV | libc::SIGBUS | libc::SIGFPE | libc::SIGILL | libc::SIGTRAP | libc::SIGSYS
     );
     is_kind && info.si_code > 0
+}
+
+/// The library's entries of the lowest descriptor numbers, for a caller that reads them itself. A
+/// data call is the kernel's if the guard's word is 0, the entry's session is 0, and of its marks
+/// the decisive ones are the settled one alone. All these words may change at any time.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Entries {
+    /// The entry of number 0; null if there is none yet. It never moves.
+    pub first: *const u8,
+    /// The word of the library's guard, which is 0 while calls may enter the library; null if
+    /// `first` is.
+    pub guard: *const u32,
+}
+
+impl Entries {
+    /// The number of entries.
+    pub const COUNT: usize = 256;
+    /// Bytes from one entry to the next.
+    pub const STRIDE: usize = 80;
+    /// The place of the session's word in an entry.
+    pub const SESSION: usize = 0;
+    /// The place of the marks in an entry.
+    pub const MARKS: usize = 4;
+    /// The marks that decide.
+    pub const DECISIVE: u32 = 0x101;
+    /// Those of a descriptor that never moves.
+    pub const SETTLED: u32 = 1;
+
+    /// Returns no entries.
+    #[must_use]
+    pub const extern "C" fn none() -> Self {
+        Self { first: core::ptr::null(), guard: core::ptr::null() }
+    }
 }
 
 /// The table of functions. All are called by a thread of the C library's, and never from within
@@ -72,16 +117,18 @@ pub struct Door {
     /// Returns true if the kernel serves a data call on the descriptor `fd`, and the library does
     /// not count it. A wrong "false" does no harm.
     pub is_kernels: extern "C" fn(fd: c_int) -> bool,
+    /// Returns where the answers of `is_kernels` can be read.
+    pub entries: extern "C" fn() -> Entries,
     /// Announces a child that shares this memory while its parent's thread waits (vfork(2)).
     pub vfork_begins: extern "C" fn(),
     /// Notes, in the parent, that this child runs its own program or has ended.
     pub vfork_ends: extern "C" fn(),
     /// Takes note of a signal. Within a call it is put off: sent again, blocked, and the call's
-    /// waits end. Outside calls its handler is about to run.
+    /// waits end. Outside calls its handler is about to run, and nothing is put off.
     ///
     /// # Safety
     /// Must be called by the kernel's handler function, with the arguments of that function.
-    pub signal: unsafe extern "C-unwind" fn(signal: &Signal),
+    pub signal: unsafe extern "C-unwind" fn(signal: &Signal) -> PutOff,
     /// Returns the signals that were put off in this thread, which the caller unblocks when the
     /// guest goes on.
     pub due: extern "C" fn() -> u64,

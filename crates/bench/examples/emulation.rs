@@ -20,7 +20,7 @@ use std::mem::ManuallyDrop;
 use std::net::SocketAddrV4;
 
 use client::Client;
-use sojourn_abi::door::{self, Door, Signal};
+use sojourn_abi::door::{self, Door, Entries, PutOff, Signal};
 use sojourn_ipc::Wait;
 
 /// Numbers of descriptors that the server's pipes have: a reading end, then its writing end.
@@ -280,7 +280,9 @@ extern "C" fn nothing() {}
 extern "C" fn ends(_: c_int) {}
 
 /// The emulation's program has no handlers.
-unsafe extern "C-unwind" fn signalled(_: &Signal) {}
+unsafe extern "C-unwind" fn signalled(_: &Signal) -> PutOff {
+    PutOff::default()
+}
 
 extern "C" fn nothing_due() -> u64 {
     0
@@ -290,6 +292,7 @@ static DOOR: Door = Door {
     call: by_number,
     concerns,
     is_kernels,
+    entries: Entries::none,
     vfork_begins: nothing,
     vfork_ends: nothing,
     signal: signalled,

@@ -37,7 +37,7 @@ pub use session::Session;
 pub use session::datagram::{Datagram, Told};
 pub use sojourn_shm::futex::Woken;
 
-pub use fds::entry::FdEntry;
+pub use fds::entry::{EntryLayout, FdEntry};
 
 pub use sojourn_pump::ancillary;
 pub use sojourn_pump::tcp_info;

@@ -52,7 +52,8 @@ struct Ready {
 fn prepare(given: &Given) -> Result<Ready, Refusal> {
     possible(given)?;
     let stack = stack()?;
-    cache::open(&given.environment);
+    let own_file = raw::status_at(c"/proc/self/exe");
+    cache::open(&given.environment, own_file.as_ref());
     let file = File::open(given.path)?;
     if file.image.wants_executable_stack {
         return Err(Refusal::ExecutableStack);
@@ -75,10 +76,7 @@ fn prepare(given: &Given) -> Result<Ready, Refusal> {
     guest::set(Guest {
         file: file.path().unwrap_or_else(|| given.path.to_owned()),
         loader: raw::link(c"/proc/self/exe").unwrap_or_default(),
-        loader_id: raw::status_at(c"/proc/self/exe")
-            .as_ref()
-            .map(raw::identity)
-            .unwrap_or_default(),
+        loader_id: own_file.as_ref().map(raw::identity).unwrap_or_default(),
         entry,
         breaks: breaks.start as usize..breaks.end as usize,
         preload,

@@ -11,6 +11,7 @@ use crate::kinds::{self, Kinds};
 use core::arch::asm;
 use core::ffi::{c_int, c_void};
 use core::ops::Range;
+use sojourn_abi::door::Entries;
 
 /// The guest's registers at a call, as `enter` saves them.
 #[repr(C)]
@@ -90,6 +91,8 @@ pub(crate) struct Block {
     pub(crate) due: u64,
     /// Those of them that the guest has blocked, except during the call.
     pub(crate) blocked: u64,
+    /// Those that a call's own mask blocks during the handler that has ended it.
+    pub(crate) blocked_once: u64,
     /// The signals that were put off in a child that is alone.
     pub(crate) put_off: u64,
     /// The number of the call during which a signal was put off.
@@ -114,6 +117,9 @@ pub(crate) struct Block {
     /// The process's number while a child made by vfork(2) from this thread may be running; 0 if
     /// there is none.
     pub(crate) vforking: i32,
+    /// Where the way in looks for descriptors that the kernel serves; null before the first call on
+    /// one.
+    pub(crate) entries: Entries,
     /// This thread's copy of the table of calls (`kinds`), which `enter` reads.
     pub(crate) kinds: Kinds,
 }
@@ -157,6 +163,7 @@ impl Block {
             pending: 0,
             due: 0,
             blocked: 0,
+            blocked_once: 0,
             put_off: 0,
             number: 0,
             mask: 0,
@@ -168,6 +175,7 @@ impl Block {
             is_first: false,
             is_alone: false,
             vforking: 0,
+            entries: Entries::none(),
             kinds: kinds::all(),
         }
     }

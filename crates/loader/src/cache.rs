@@ -7,7 +7,7 @@
 //! here: the contents of a file and the checks of each site (`sojourn_abi::cache`).
 
 use crate::plain::starts_with;
-use crate::raw::{self, is_file, status_at};
+use crate::raw::{self, is_file};
 use core::ffi::CStr;
 use core::ffi::c_char;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -51,8 +51,8 @@ static CACHE: OnceLock<Option<Cache>> = OnceLock::new();
 /// forbidden to it on pain of death (seccomp(2)).
 static IS_CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// Reads the cache's place from the environment.
-pub(crate) fn open(environment: &[*const c_char]) {
+/// Reads the cache's place from the environment. `loader`: the status of the loader's own file.
+pub(crate) fn open(environment: &[*const c_char], loader: Option<&libc::stat>) {
     let variable = |name: &[u8]| {
         let text = environment.iter().find(|one| starts_with(**one, name))?;
         // SAFETY: a string of the environment, which begins with the name.
@@ -64,7 +64,7 @@ pub(crate) fn open(environment: &[*const c_char]) {
     let cache = || {
         let parent = parent?;
         let folder = CString::new([&parent, &b"/sojourn"[..]].concat()).ok()?;
-        let loader = FileState::of(&status_at(c"/proc/self/exe")?);
+        let loader = FileState::of(loader?);
         Some(Cache { folder, parent: CString::new(parent).ok()?, loader })
     };
     let _ = CACHE.set(cache());

@@ -50,9 +50,13 @@ pub(crate) fn let_pass(block: &mut Block) {
     if host::is_present() {
         // Only the trap's signal must not be blocked; there is none.
         let is_served = |number| is_own(number) && number != libc::SYS_rt_sigprocmask;
-        kinds::set(|number| is_served(number) || (door.concerns)(number));
+        kinds::set(|number| match is_served(number) || (door.concerns)(number) {
+            true if is_data(number) => kinds::DATA,
+            true => kinds::HOSTS,
+            false => kinds::GUESTS,
+        });
     } else {
-        kinds::set(|number| !early::passes(number));
+        kinds::set(|number| if early::passes(number) { kinds::GUESTS } else { kinds::HOSTS });
     }
     block.kinds = kinds::all();
 }
@@ -69,6 +73,7 @@ const fn is_own(number: i64) -> bool {
             | libc::SYS_mprotect
             | libc::SYS_rt_sigaction
             | libc::SYS_rt_sigprocmask
+            | libc::SYS_rt_sigsuspend
             | libc::SYS_sigaltstack
             | libc::SYS_set_tid_address
             | libc::SYS_set_robust_list
@@ -142,10 +147,17 @@ static SERVERS: [Server; kinds::NUMBERS] = {
 
 /// Serves a call that the loader does not serve itself.
 #[inline(always)]
-fn pass(frame: &mut Frame, server: Server) -> isize {
+fn pass(frame: &mut Frame, block: &mut Block, server: Server) -> isize {
     let arguments = frame.arguments();
     let is_kernels = match server {
-        Server::Descriptor => (guest::door().is_kernels)(arguments[0] as c_int),
+        Server::Descriptor => {
+            let is_kernels = (guest::door().is_kernels)(arguments[0] as c_int);
+            if is_kernels && block.entries.first.is_null() {
+                // The way in looks itself from now on.
+                block.entries = (guest::door().entries)();
+            }
+            is_kernels
+        }
         _ => kinds::is_guests(frame.rax),
     };
     if is_kernels && !trap::is_trapped(frame.back) {
@@ -162,7 +174,7 @@ fn pass(frame: &mut Frame, server: Server) -> isize {
 fn answer(frame: &mut Frame, block: &mut Block) -> isize {
     let server = SERVERS.get(frame.rax).copied().unwrap_or(Server::Library);
     if server != Server::Loader {
-        return pass(frame, server);
+        return pass(frame, block, server);
     }
     serve(frame, block)
 }

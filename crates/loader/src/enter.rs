@@ -9,6 +9,10 @@
 //! the guest makes them itself: nothing is saved, and no register but the two that the kernel
 //! clobbers has changed.
 //!
+//! Most data calls are on descriptors that the kernel serves for good. The library's table says so
+//! (`sojourn_abi::door::Entries`), and the way in looks there itself: neither a vector register nor
+//! the FS base changes for such a call, which the guest then makes as well.
+//!
 //! # Theory of operation
 //! A handler may interrupt at any instruction. The FS base tells where the thread is: with the
 //! host's FS base, it is in a call. With the guest's FS base and the stack pointer on the host's
@@ -17,15 +21,32 @@
 //!
 //! From the look at that word (`_check`) until the guest's own stack pointer is set, nothing but
 //! registers is changed, all of which are in the frame. A thread that is interrupted there looks
-//! again. Then the guest's registers are loaded, and the signals that were put off are unblocked,
-//! on the guest's stack (`_late`): the kernel makes their frames there, and nothing is left on the
-//! host's stack while the guest's handlers run. The registers that unblocking needs are put right
-//! by whoever interrupts (`signals::windows`).
+//! again. So does one whose call the guest is about to make itself (`_pass`); if a signal was put
+//! off, its call goes to the host after all. Then the guest's registers are loaded, and the signals
+//! that were put off are unblocked, on the guest's stack (`_late`): the kernel makes their frames
+//! there, and nothing is left on the host's stack while the guest's handlers run. The registers
+//! that unblocking needs are put right by whoever interrupts (`signals::windows`).
+
+mod ways;
 
 use crate::block::{Block, FRAME, Frame};
+use crate::kinds;
 use core::arch::{asm, global_asm};
 use core::mem::offset_of;
+use sojourn_abi::door::Entries;
 use sojourn_abi::vectors;
+pub(crate) use ways::{Entry, Stage, entries, stage};
+
+/// Names the parts of a way in in a directive.
+macro_rules! labels {
+    ($directive:literal, $name:literal) => {
+        labels!($directive, $name;
+            "_stub" "_saving" "_kept" "_pass" "_passed" "_check" "_left" "_late" "_end")
+    };
+    ($directive:literal, $name:literal; $($part:literal)+) => {
+        concat!(".", $directive, " ", $name $(, ", ", $name, $part)+)
+    };
+}
 
 /// Defines a way in, with the instructions that save and load vector registers.
 macro_rules! enter {
@@ -43,8 +64,8 @@ macro_rules! enter {
             "9: lea rcx, [r11 - 2]",
             "jmp rcx",
             ".p2align 5",
-            concat!(".globl ", $name, ", ", $name, "_stub, ", $name, "_saving, ", $name, "_kept, ", $name, "_inside, ", $name, "_check, ", $name, "_late, ", $name, "_end"),
-            concat!(".hidden ", $name, ", ", $name, "_stub, ", $name, "_saving, ", $name, "_kept, ", $name, "_inside, ", $name, "_check, ", $name, "_late, ", $name, "_end"),
+            labels!("globl", $name),
+            labels!("hidden", $name),
             concat!($name, ":"),
             "mov r11, rcx",
             "movzx ecx, ah",
@@ -72,8 +93,41 @@ macro_rules! enter {
             "mov rsp, r11",
             "syscall",
             "ud2",
-            "8:",
-            "mov [rsp + {rdi}], rdi",
+            // Is it a data call on a descriptor that the kernel serves for good?
+            "8: cmp rcx, {numbers}",
+            "jae 4f",
+            "cmp byte ptr gs:[rcx + {kinds}], {data}",
+            "jne 4f",
+            "cmp edi, {few}",
+            "jae 4f",
+            "mov rcx, gs:[{entries}]",
+            "test rcx, rcx",
+            "jz 4f",
+            "imul eax, edi, {stride}",
+            "cmp dword ptr [rcx + rax + {session}], 0",
+            "jne 4f",
+            "mov eax, [rcx + rax + {marks}]",
+            "and eax, {decisive}",
+            "cmp eax, {settled}",
+            "jne 4f",
+            "mov rcx, gs:[{guard}]",
+            "cmp dword ptr [rcx], 0",
+            "jne 4f",
+            "cmp dword ptr gs:[{vforking}], 0",
+            "jne 4f",
+            concat!($name, "_pass:"),
+            "cmp qword ptr gs:[{pending}], 0",
+            "jne 4f",
+            "mov rax, [rsp + {flags}]",
+            "add al, 127",
+            "sahf",
+            "mov rax, [rsp + {rax}]",
+            "mov rcx, [rsp + {back}]",
+            "lea rcx, [rcx - 2]",
+            "mov rsp, [rsp + {rsp}]",
+            concat!($name, "_passed:"),
+            "jmp rcx",
+            "4: mov [rsp + {rdi}], rdi",
             "mov [rsp + {rsi}], rsi",
             "mov [rsp + {rdx}], rdx",
             "mov [rsp + {r10}], r10",
@@ -122,6 +176,7 @@ macro_rules! enter {
             "mov rax, [rsp + {rax}]",
             "mov rcx, [rsp + {back}]",
             "mov rsp, [rsp + {rsp}]",
+            concat!($name, "_left:"),
             "jmp rcx",
             // Signals were put off.
             "5: mov rdi, rsp",
@@ -162,6 +217,17 @@ macro_rules! enter {
             concat!($name, "_end:"),
             ".popsection",
             kinds = const offset_of!(Block, kinds),
+            numbers = const kinds::LEN,
+            data = const kinds::DATA,
+            few = const Entries::COUNT,
+            stride = const Entries::STRIDE,
+            session = const Entries::SESSION,
+            marks = const Entries::MARKS,
+            decisive = const Entries::DECISIVE,
+            settled = const Entries::SETTLED,
+            entries = const offset_of!(Block, entries) + offset_of!(Entries, first),
+            guard = const offset_of!(Block, entries) + offset_of!(Entries, guard),
+            vforking = const offset_of!(Block, vforking),
             pending = const offset_of!(Block, pending),
             due = const offset_of!(Block, due),
             fs = const offset_of!(Frame, fs),
@@ -239,99 +305,8 @@ global_asm!(
 );
 
 unsafe extern "C" {
-    fn sojourn_enter_go();
-    fn sojourn_enter_go_stub();
-    fn sojourn_enter_go_saving();
-    fn sojourn_enter_go_kept();
-    fn sojourn_enter_go_check();
-    fn sojourn_enter_go_late();
-    fn sojourn_enter_go_end();
-    fn sojourn_enter_sse();
-    fn sojourn_enter_sse_stub();
-    fn sojourn_enter_sse_saving();
-    fn sojourn_enter_sse_kept();
-    fn sojourn_enter_sse_check();
-    fn sojourn_enter_sse_late();
-    fn sojourn_enter_sse_end();
-    fn sojourn_enter_avx();
-    fn sojourn_enter_avx_stub();
-    fn sojourn_enter_avx_saving();
-    fn sojourn_enter_avx_kept();
-    fn sojourn_enter_avx_check();
-    fn sojourn_enter_avx_late();
-    fn sojourn_enter_avx_end();
     fn sojourn_begin(frame: *mut Frame, mask: *const u64);
     fn sojourn_leave() -> !;
-}
-
-/// A way in, with the addresses at which its parts begin.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry {
-    /// From here to `start` the address to go on at is in `r11`, all else is the guest's.
-    stub: usize,
-    /// The address that trampolines jump to.
-    pub(crate) start: usize,
-    /// From here on the stack pointer is the frame's address.
-    pub(crate) saving: usize,
-    /// From here on the call's number is in the frame.
-    pub(crate) kept: usize,
-    /// From here on the guest's registers are in the frame, with the call's result.
-    pub(crate) check: usize,
-    /// From here on the stack pointer is the guest's, and some registers are in the frame only.
-    pub(crate) late: usize,
-    /// The address behind the last instruction.
-    pub(crate) end: usize,
-}
-
-macro_rules! entry {
-    ($($part:ident = $symbol:ident),+) => { Entry { $($part: $symbol as *const () as usize),+ } };
-}
-
-/// Returns all ways in.
-pub(crate) fn entries() -> [Entry; 3] {
-    [
-        entry!(
-            stub = sojourn_enter_go_stub,
-            start = sojourn_enter_go,
-            saving = sojourn_enter_go_saving,
-            kept = sojourn_enter_go_kept,
-            check = sojourn_enter_go_check,
-            late = sojourn_enter_go_late,
-            end = sojourn_enter_go_end
-        ),
-        entry!(
-            stub = sojourn_enter_sse_stub,
-            start = sojourn_enter_sse,
-            saving = sojourn_enter_sse_saving,
-            kept = sojourn_enter_sse_kept,
-            check = sojourn_enter_sse_check,
-            late = sojourn_enter_sse_late,
-            end = sojourn_enter_sse_end
-        ),
-        entry!(
-            stub = sojourn_enter_avx_stub,
-            start = sojourn_enter_avx,
-            saving = sojourn_enter_avx_saving,
-            kept = sojourn_enter_avx_kept,
-            check = sojourn_enter_avx_check,
-            late = sojourn_enter_avx_late,
-            end = sojourn_enter_avx_end
-        ),
-    ]
-}
-
-/// Where a thread is that has all of the guest's registers, on the way in.
-pub(crate) enum Stage {
-    /// At the first instruction: the address to go on at is in `rcx`.
-    Begins,
-    /// Behind it: that address is in `r11`.
-    Begun,
-}
-
-/// Returns where a thread on the way in is that has not changed its stack pointer.
-pub(crate) fn stage(rip: usize) -> Option<Stage> {
-    let entry = entries().into_iter().find(|one| (one.stub..one.saving).contains(&rip))?;
-    Some(if rip == entry.start { Stage::Begins } else { Stage::Begun })
 }
 
 /// Returns the way in for a guest.

@@ -4,7 +4,7 @@ use crate::raw;
 use core::ffi::c_int;
 use core::ops::Range;
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
-use sojourn_abi::door::{Door, Signal};
+use sojourn_abi::door::{Door, Entries, PutOff, Signal};
 use sojourn_abi::patch::Trampoline;
 use std::ffi::CString;
 use std::sync::OnceLock;
@@ -81,6 +81,7 @@ static KERNEL: Door = Door {
     call: by_kernel,
     concerns: concerns_nobody,
     is_kernels: is_kernels_always,
+    entries: Entries::none,
     vfork_begins: nothing,
     vfork_ends: nothing,
     signal: comes,
@@ -106,7 +107,9 @@ extern "C" fn nothing() {}
 extern "C" fn nothing_ends(_: c_int) {}
 
 /// No handler is installed before the library is in the process.
-unsafe extern "C-unwind" fn comes(_: &Signal) {}
+unsafe extern "C-unwind" fn comes(_: &Signal) -> PutOff {
+    PutOff::default()
+}
 
 extern "C" fn nothing_due() -> u64 {
     0

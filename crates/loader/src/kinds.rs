@@ -8,25 +8,32 @@
 use core::sync::atomic::{AtomicU8, Ordering};
 
 /// The number of entries that each thread has.
-const LEN: usize = 256;
+pub(crate) const LEN: usize = 256;
 /// Numbers from here on are no system calls.
 pub(crate) const NUMBERS: usize = 512;
 
-/// For each number: 0 if the guest makes the call itself.
+/// The guest makes the call itself.
+pub(crate) const GUESTS: u8 = 0;
+/// The call goes to the host.
+pub(crate) const HOSTS: u8 = 1;
+/// A data call, which goes to the host unless the kernel serves its descriptor for good.
+pub(crate) const DATA: u8 = 2;
+
+/// The kind of each number's call.
 pub(crate) type Kinds = [u8; LEN];
 
 /// The whole table, whose beginning new threads get.
-static KINDS: [AtomicU8; NUMBERS] = [const { AtomicU8::new(1) }; NUMBERS];
+static KINDS: [AtomicU8; NUMBERS] = [const { AtomicU8::new(HOSTS) }; NUMBERS];
 
 /// Returns true if the guest makes the call itself.
 pub(crate) fn is_guests(number: usize) -> bool {
-    KINDS.get(number).is_some_and(|kind| kind.load(Ordering::Relaxed) == 0)
+    KINDS.get(number).is_some_and(|kind| kind.load(Ordering::Relaxed) == GUESTS)
 }
 
 /// Returns the table for a thread that makes every call itself but these, whose numbers are lower
 /// than the table is long.
 pub(crate) fn all_but(served: &[i64]) -> Kinds {
-    core::array::from_fn(|at| served.contains(&(at as i64)).into())
+    core::array::from_fn(|at| if served.contains(&(at as i64)) { HOSTS } else { GUESTS })
 }
 
 /// Returns the table for a thread.
@@ -34,10 +41,9 @@ pub(crate) fn all() -> Kinds {
     core::array::from_fn(|at| KINDS[at].load(Ordering::Relaxed))
 }
 
-/// Lets the guest make every call itself that `concerns` is false for. Only the threads made
-/// afterwards have the new table.
-pub(crate) fn set(concerns: impl Fn(i64) -> bool) {
+/// Sets the kind of each number's call. Only the threads made afterwards have the new table.
+pub(crate) fn set(kind_of: impl Fn(i64) -> u8) {
     for (at, kind) in KINDS.iter().enumerate() {
-        kind.store(concerns(at as i64).into(), Ordering::Relaxed);
+        kind.store(kind_of(at as i64), Ordering::Relaxed);
     }
 }

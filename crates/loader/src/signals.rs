@@ -30,7 +30,7 @@ use core::arch::global_asm;
 use core::ffi::c_int;
 use core::mem::offset_of;
 use libc::{REG_RIP, REG_RSP, siginfo_t, ucontext_t};
-use sojourn_abi::door::{RESTART, Signal, is_fault};
+use sojourn_abi::door::{PutOff, RESTART, Signal, is_fault};
 use sojourn_abi::patch::Trampoline;
 use windows::{Place, mask_at};
 
@@ -196,14 +196,15 @@ unsafe extern "C" fn on_signal(
         return handler.address;
     }
     // A signal that arrived before the call is complete; see `due`.
-    let bit = 1 << (signal - 1);
-    block.blocked |= mask_of(interrupted) & bit;
+    let blocked = mask_of(interrupted);
     block.pending = 1;
     if asked.is_fault {
         asked.restarts = true;
         windows::give_up(interrupted, block, signal);
     }
-    tell(&asked, block);
+    let put_off = tell(&asked, block);
+    block.blocked |= blocked & put_off.signals;
+    block.blocked_once |= put_off.blocked;
     if place == Place::Leaving || asked.is_fault {
         entered.fs = block.host_fs;
     }
@@ -211,13 +212,13 @@ unsafe extern "C" fn on_signal(
 }
 
 /// Tells the library of a signal. In a child that is alone nothing of the library runs.
-fn tell(signal: &Signal, block: &mut Block) {
+fn tell(signal: &Signal, block: &mut Block) -> PutOff {
     if !block.is_alone {
         // SAFETY: this is the kernel's handler function.
         return unsafe { (guest::door().signal)(signal) };
     }
     if !signal.is_inside {
-        return;
+        return PutOff::default();
     }
     let bit = 1u64 << (signal.number - 1);
     block.put_off |= bit;
@@ -228,6 +229,7 @@ fn tell(signal: &Signal, block: &mut Block) {
         [process as usize, thread as usize, signal.number as usize, signal.info as usize, 0, 0];
     // SAFETY: sends a signal to this thread, with the kernel's own information.
     unsafe { raw::call(libc::SYS_rt_tgsigqueueinfo, arguments) };
+    PutOff { signals: bit, blocked: 0 }
 }
 
 fn mask_of(context: &mut ucontext_t) -> u64 {
@@ -237,11 +239,13 @@ fn mask_of(context: &mut ucontext_t) -> u64 {
 
 /// Sets the mask for the handler, and the one for afterwards.
 fn prepare(block: &mut Block, context: &mut ucontext_t, handler: Handler, signal: c_int) {
-    let blocked = mask_of(context) | block.blocked;
-    block.blocked = 0;
+    // During the handler what a call's own mask has let through is let through still.
+    let now = mask_of(context);
+    let [blocked, blocked_once] =
+        [&mut block.blocked, &mut block.blocked_once].map(core::mem::take);
     // SAFETY: the kernel's context.
-    unsafe { *mask_at(context) = blocked };
-    block.mask = blocked | handler.blocks(signal);
+    unsafe { *mask_at(context) = now | blocked };
+    block.mask = now | blocked_once | handler.blocks(signal);
 }
 
 /// Notes that the guest's call is complete and the handlers run that were put off.

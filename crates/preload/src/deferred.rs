@@ -62,7 +62,8 @@ fn keep_turn(thread: &Thread, signal: c_int, info: &mut siginfo_t) {
 }
 
 /// Sends the signal to this thread again, and blocks it until [`release`]. `handler` is the entry
-/// point that is installed in the kernel.
+/// point that is installed in the kernel. Returns the signals that were to be blocked when the
+/// handler returns, before this one was.
 ///
 /// # Safety
 /// `info` and `context` must be the kernel's arguments of a handler that is running for `signal`.
@@ -73,7 +74,7 @@ pub(crate) unsafe fn put_off(
     handler: usize,
     info: *mut siginfo_t,
     context: *mut ucontext_t,
-) {
+) -> u64 {
     // No other handler runs from here until the thread continues: each must know of all signals
     // that were put off before it.
     mask::change(libc::SIG_BLOCK, !0);
@@ -83,7 +84,8 @@ pub(crate) unsafe fn put_off(
     // returns to is older than the signals that a later one has put off.
     let all = thread.put_off.fetch_or(bit, Ordering::Relaxed) | bit;
     // SAFETY: the caller promises the kernel's context.
-    unsafe { *going_on_with(context) |= all };
+    let before =
+        unsafe { core::ptr::replace(going_on_with(context), *going_on_with(context) | all) };
     end_sleep(thread);
     reinstall(signal, handler);
     // SAFETY: the caller promises the kernel's information.
@@ -95,6 +97,7 @@ pub(crate) unsafe fn put_off(
     // SAFETY: sends a signal to this thread itself, for which the kernel accepts any information
     // (rt_sigqueueinfo(2)).
     unsafe { raw::call(libc::SYS_rt_tgsigqueueinfo, arguments) };
+    before
 }
 
 /// Has the thread's sleep end, or not begin, if it told of one.

@@ -7,15 +7,16 @@
 
 use crate::guard::{has_started, is_initialized, is_inside, is_open};
 use crate::guests::Numbered;
+use crate::library::{FdEntry, library};
 use crate::process::{ends_by_call, is_first_thread};
 use crate::syscalls::{Dispatch, concerns, dispatch, forked, serve, served};
 use crate::trampoline::{Interposer, asks_first};
-use crate::{deferred, guests, io, signals, stdio, taken, vfork};
+use crate::{deferred, guard, guests, io, signals, stdio, taken, vfork};
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_long};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicPtr, Ordering};
-use sojourn_abi::door::{self, Door, NoteFn};
+use sojourn_abi::door::{self, Door, Entries, NoteFn};
 
 type NumberFn =
     unsafe extern "C-unwind" fn(c_long, usize, usize, usize, usize, usize, usize) -> c_long;
@@ -81,6 +82,7 @@ impl Table {
             (&raw mut (*at).call).write_volatile(by_number);
             (&raw mut (*at).concerns).write_volatile(concerns);
             (&raw mut (*at).is_kernels).write_volatile(is_kernels);
+            (&raw mut (*at).entries).write_volatile(entries);
             (&raw mut (*at).vfork_begins).write_volatile(vfork::before_shared_child);
             (&raw mut (*at).vfork_ends).write_volatile(vfork::shared_child_ended);
             (&raw mut (*at).signal).write_volatile(signals::came_through_door);
@@ -93,6 +95,18 @@ impl Table {
 
 extern "C" fn is_kernels(fd: c_int) -> bool {
     io::is_surely_kernel_only(fd)
+}
+
+/// What the loader reads by itself is where it looks.
+const _: () = {
+    let layout = FdEntry::LAYOUT;
+    assert!(layout.count == Entries::COUNT && layout.stride == Entries::STRIDE);
+    assert!(layout.session == Entries::SESSION && layout.marks == Entries::MARKS);
+    assert!(layout.decisive == Entries::DECISIVE && layout.settled == Entries::SETTLED);
+};
+
+extern "C" fn entries() -> Entries {
+    Entries { first: library().first_entry().cast(), guard: guard::word() }
 }
 
 extern "C" fn thread_ends_by_call(status: c_int) {

@@ -55,6 +55,12 @@ pub(crate) fn is_wide_open() -> bool {
     GUARD.load(Ordering::Relaxed) == 0 && here().depth.load(Ordering::Relaxed) == 0
 }
 
+/// Returns the address of the guard's word, for callers outside this library: [`is_wide_open`] is
+/// true outside its calls while the word is 0.
+pub(crate) fn word() -> *const u32 {
+    GUARD.as_ptr()
+}
+
 /// Returns true if the library has done nothing yet, and may: the guard is not closed for another
 /// reason, and no thread is initializing the library.
 #[inline(always)]

@@ -215,12 +215,10 @@ fn to_milliseconds(span: Option<Duration>) -> i32 {
     span.map_or(-1, |span| i32::try_from(span).unwrap_or(i32::MAX))
 }
 
-/// Makes a call during which handlers run at any moment, if the thread waits.
+/// Makes a call during which handlers run at any moment. Also a call that does not sleep: a signal
+/// that only its mask lets through cannot be put off, because it is blocked before and afterwards.
 fn admitting<R>(thread: &tls::Thread, call: impl FnOnce() -> R) -> R {
     let before = thread.waiting.load(Ordering::Relaxed);
-    if before == 0 {
-        return call();
-    }
     thread.waiting.store(ADMITS, Ordering::Relaxed);
     compiler_fence(Ordering::SeqCst);
     let result = call();

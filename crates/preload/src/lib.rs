@@ -27,6 +27,7 @@ compile_error!("the preload library is for Linux on x86-64 and AArch64 with the 
 
 mod beside;
 mod buffers;
+mod call_mask;
 mod code;
 mod confined;
 mod connections;

@@ -5,10 +5,10 @@
 //! that, and makes the thread continue behind them (`leave_gap`).
 
 use crate::linker::address_of;
-use crate::raw;
 use crate::tls::Thread;
+use crate::{call_mask, raw};
 use core::arch::global_asm;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 use libc::ucontext_t;
 use sojourn_abi::door::RESTART;
 
@@ -30,6 +30,7 @@ macro_rules! body {
          jne sojourn_pause_out
          sojourn_pause_call:
          syscall
+         sojourn_pause_made:
          ret
          sojourn_pause_out:
          mov rax, {interrupted}
@@ -50,6 +51,7 @@ macro_rules! body {
          cbnz w11, sojourn_pause_out
          sojourn_pause_call:
          svc #0
+         sojourn_pause_made:
          ret
          sojourn_pause_out:
          mov x0, #{interrupted}
@@ -61,8 +63,8 @@ global_asm!(
     ".pushsection .text.sojourn_pause, \"ax\", @progbits",
     ".globl sojourn_pause, sojourn_pause_look, sojourn_pause_call, sojourn_pause_out",
     ".hidden sojourn_pause, sojourn_pause_look, sojourn_pause_call, sojourn_pause_out",
-    ".globl sojourn_pause_end",
-    ".hidden sojourn_pause_end",
+    ".globl sojourn_pause_made, sojourn_pause_end",
+    ".hidden sojourn_pause_made, sojourn_pause_end",
     ".type sojourn_pause, @function",
     "sojourn_pause:",
     ".cfi_startproc",
@@ -78,6 +80,7 @@ unsafe extern "C" {
     fn sojourn_pause(ran: *const AtomicU32, number: i64, arguments: *const [usize; 6]) -> isize;
     fn sojourn_pause_look();
     fn sojourn_pause_call();
+    fn sojourn_pause_made();
     fn sojourn_pause_out();
     fn sojourn_pause_end();
 }
@@ -114,8 +117,33 @@ pub(crate) unsafe fn unless_put_off(thread: &Thread, number: i64, arguments: [us
     // SAFETY: the function has this type. The caller answers for the call, which a check precedes.
     unsafe {
         let pause = core::mem::transmute::<usize, PauseFn>(pause);
-        pause(&raw const thread.handler_waits, number, &raw const arguments)
+        let Some(mask) = call_mask::of(number, &arguments) else {
+            return pause(&raw const thread.handler_waits, number, &raw const arguments);
+        };
+        thread.call_mask.store(mask, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        thread.has_call_mask.store(1, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        let result = pause(&raw const thread.handler_waits, number, &raw const arguments);
+        compiler_fence(Ordering::SeqCst);
+        thread.has_call_mask.store(0, Ordering::Relaxed);
+        result
     }
+}
+
+/// Returns the mask of the call that a signal has ended whose handler has interrupted the thread,
+/// if the call has one of its own ([`unless_put_off`]): the kernel's mask until the handler runs.
+pub(crate) fn ended_with_mask(thread: &Thread, context: &ucontext_t) -> Option<u64> {
+    let interrupted = -i64::from(libc::EINTR);
+    #[cfg(target_arch = "x86_64")]
+    let [at, result] =
+        [libc::REG_RIP, libc::REG_RAX].map(|one| context.uc_mcontext.gregs[one as usize]);
+    #[cfg(target_arch = "aarch64")]
+    let [at, result] = [context.uc_mcontext.pc, context.uc_mcontext.regs[0]].map(u64::cast_signed);
+    let has_ended =
+        at as usize == sojourn_pause_made as *const () as usize && result == interrupted;
+    let has_mask = has_ended && thread.has_call_mask.load(Ordering::Relaxed) != 0;
+    has_mask.then(|| thread.call_mask.load(Ordering::Relaxed))
 }
 
 /// Makes a system call with a signal mask of its own.

@@ -19,14 +19,14 @@ use crate::guard::{self, can_open, is_open};
 use crate::handlers::run;
 use crate::linker::address_of;
 use crate::next::next;
-use crate::relocation;
 use crate::tls::{ADMITS, Thread, here};
 use crate::trampoline::alias;
+use crate::{pause, relocation};
 use core::arch::global_asm;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use libc::{sighandler_t, siginfo_t, sigset_t};
-use sojourn_abi::door::{Signal, is_fault};
+use sojourn_abi::door::{PutOff, Signal, is_fault};
 
 const ENTRIES: usize = 256;
 /// Bits of an entry's word beside the handler's address. Addresses of user space do not use them.
@@ -192,19 +192,21 @@ unsafe extern "C-unwind" fn on_signal(
 
 /// Receives a signal from the loader of programs that make their own system calls. The loader
 /// installs its own handlers in the kernel, and runs the guest's between calls only (`guests`).
-pub(crate) unsafe extern "C-unwind" fn came_through_door(signal: &Signal) {
+pub(crate) unsafe extern "C-unwind" fn came_through_door(signal: &Signal) -> PutOff {
     relocation::all();
     let thread = here();
     let info: *mut siginfo_t = signal.info.cast();
     if !signal.is_inside {
         deferred::came(thread, signal.number);
         // SAFETY: the kernel's information for this signal.
-        return deferred::take_turn(thread, signal.number, unsafe { &mut *info });
+        deferred::take_turn(thread, signal.number, unsafe { &mut *info });
+        return PutOff::default();
     }
     if signal.is_fault {
         // The call ends here, as it would if the handler jumped out.
         thread.depth.store(0, Ordering::Relaxed);
         thread.waiting.store(0, Ordering::Relaxed);
+        thread.has_call_mask.store(0, Ordering::Relaxed);
     }
     let this = if signal.restarts { 1 } else { 2 };
     let waits = thread.handler_waits.load(Ordering::Relaxed).max(this);
@@ -212,8 +214,15 @@ pub(crate) unsafe extern "C-unwind" fn came_through_door(signal: &Signal) {
     thread.ran.store(waits, Ordering::Relaxed);
     // SAFETY: the kernel's own structures.
     unsafe {
-        deferred::put_off(thread, signal.number, signal.entry, info, signal.context.cast());
-        crate::pause::leave_gap(&mut *signal.context.cast());
+        let mask = pause::ended_with_mask(thread, &*signal.context.cast());
+        let before =
+            deferred::put_off(thread, signal.number, signal.entry, info, signal.context.cast());
+        pause::leave_gap(&mut *signal.context.cast());
+        // With the call's mask others may be delivered before this one's handler runs.
+        let admitted = mask.map_or(0, |mask| before & !mask);
+        thread.put_off.fetch_or(admitted, Ordering::Relaxed);
+        let blocked = mask.map_or(0, |mask| mask & !before);
+        PutOff { signals: bit(signal.number) | admitted, blocked }
     }
 }
 
@@ -243,7 +252,7 @@ unsafe fn deliver(coming: &PendingSignal, handler: impl FnOnce()) {
         0 => false,
         ADMITS => true,
         // SAFETY: the kernel's context of this signal.
-        _ => crate::pause::is_asleep(unsafe { &*context.cast() }),
+        _ => pause::is_asleep(unsafe { &*context.cast() }),
     };
     // SAFETY: the kernel's information for this signal.
     if !is_outside && !is_admitted() && !is_fault(signal, unsafe { &*info }) {
@@ -252,7 +261,8 @@ unsafe fn deliver(coming: &PendingSignal, handler: impl FnOnce()) {
             thread.ran.store(ran.max(1), Ordering::Relaxed);
         }
         // SAFETY: the kernel's own structures.
-        return unsafe { deferred::put_off(thread, signal, entry, info, context.cast()) };
+        unsafe { deferred::put_off(thread, signal, entry, info, context.cast()) };
+        return;
     }
     if !restarts {
         // Plain load and store suffice: the count is only used by this thread, and a handler that
@@ -271,7 +281,7 @@ unsafe fn deliver(coming: &PendingSignal, handler: impl FnOnce()) {
     }
     run_inside(thread, restarts, || run(thread, handler));
     // SAFETY: the kernel's context of this signal.
-    crate::pause::leave_gap(unsafe { &mut *context.cast() });
+    pause::leave_gap(unsafe { &mut *context.cast() });
 }
 
 /// Runs a handler as if outside the library. A handler that leaves with longjmp(3) leaves the

@@ -44,6 +44,10 @@ pub(crate) struct Thread {
     /// In the loader's process: a handler waits until the guest's call has ended. 1 if all that
     /// wait restart calls, 2 if one does not, 0 for none.
     pub(crate) handler_waits: AtomicU32,
+    /// While a guest's call with a signal mask of its own is made: the signals that this mask
+    /// blocks. Valid if `has_call_mask` is not 0.
+    pub(crate) call_mask: AtomicU64,
+    pub(crate) has_call_mask: AtomicU32,
     /// A wait has ended for handlers that restart calls.
     pub(crate) restarts: AtomicU32,
     /// Not 0 if the guest's call has waited in the library.

@@ -14,6 +14,8 @@ use sojourn_session::{HomeT, ReasonT};
 use sojourn_shm::deadline::now_ns;
 
 const WRITER: u32 = 1 << 16;
+/// Entries of numbers that follow one another, which are made together (`table`).
+pub(crate) const CHUNK: usize = 256;
 
 /// Direction of a data call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,18 +55,20 @@ pub(crate) mod mark {
     pub(crate) const AGGREGATE: u32 = 2048;
 }
 
-/// The entry of one descriptor number.
+/// The entry of one descriptor number. The shell may read the first two words where it cannot call
+/// the library ([`FdEntry::LAYOUT`]).
+#[repr(C)]
 #[derive(Debug, Default)]
 pub struct FdEntry {
     /// The session.
     pub(crate) session: AtomicSlotWord,
+    pub(crate) marks: AtomicU32,
     /// Calls that are in the kernel now: readers in the low half, writers in the high half.
     users: AtomicU32,
     /// Data calls since the count began, for the next comparison with the thresholds.
     calls: AtomicU32,
     /// `Library::fork_epoch` when the descriptor was made.
     pub(crate) epoch: AtomicU32,
-    pub(crate) marks: AtomicU32,
     /// The epoll set that contains the descriptor.
     pub(crate) set: AtomicSlotWord,
     /// The set that contained it last: programs take descriptors out of a set and put them back.
@@ -108,7 +112,34 @@ const RATE_CALLS: u32 = 16;
 /// each call, and its threads have slept.
 const SELDOM_NS: u64 = 4_000_000;
 
+/// Where the words are that say if the kernel serves a descriptor's data calls for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntryLayout {
+    /// Entries that lie behind one another.
+    pub count: usize,
+    /// Bytes from one to the next.
+    pub stride: usize,
+    /// The place of the session's word, which is 0 without a session.
+    pub session: usize,
+    /// The place of the marks.
+    pub marks: usize,
+    /// The marks that decide.
+    pub decisive: u32,
+    /// Those of them that a descriptor has that never moves.
+    pub settled: u32,
+}
+
 impl FdEntry {
+    /// See [`FdEntry::is_settled`].
+    pub const LAYOUT: EntryLayout = EntryLayout {
+        count: CHUNK,
+        stride: size_of::<Self>(),
+        session: core::mem::offset_of!(Self, session),
+        marks: core::mem::offset_of!(Self, marks),
+        decisive: mark::FIXED | mark::UNTOLD,
+        settled: mark::FIXED,
+    };
+
     /// Counts a kernel call that begins, before the look for a session: see the file's head.
     #[inline]
     pub(crate) fn enter(&self, way: Direction) {
@@ -255,7 +286,7 @@ impl FdEntry {
     /// Tells that the descriptor never moves and that the server need not be told any more.
     #[inline]
     pub(crate) fn is_settled(&self) -> bool {
-        self.marks.load(Ordering::Relaxed) & (mark::FIXED | mark::UNTOLD) == mark::FIXED
+        self.marks.load(Ordering::Relaxed) & Self::LAYOUT.decisive == Self::LAYOUT.settled
     }
 
     /// Returns the reason why the descriptor does not move; `None` if it may, or if no reason is

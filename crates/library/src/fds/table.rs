@@ -3,11 +3,10 @@
 //! Entries are in chunks that are made on first use and never freed. So any thread may look at any
 //! time, and a `fork` child finds the entries as they were. Not here: one entry (`entry`).
 
-use crate::fds::entry::FdEntry;
+use crate::fds::entry::{CHUNK, FdEntry};
 use core::sync::atomic::Ordering;
 use once_cell::race::OnceBox;
 
-const CHUNK: usize = 256;
 const CHUNKS: usize = 4096;
 
 /// The entries of all descriptor numbers.
@@ -41,6 +40,12 @@ impl Table {
     pub(crate) fn known(&self, fd: i32) -> Option<&FdEntry> {
         let index = usize::try_from(fd).ok()?;
         self.chunks.get(index / CHUNK)?.get()?.get(index % CHUNK)
+    }
+
+    /// Returns the entry of number 0, which those of the next numbers follow
+    /// ([`FdEntry::LAYOUT`]).
+    pub(crate) fn first(&self) -> Option<&FdEntry> {
+        self.known(0)
     }
 
     /// Iterates over the numbers from `first` to `last` whose chunks exist.

@@ -122,6 +122,12 @@ impl Library {
         })
     }
 
+    /// Returns the address of the entry of number 0, for callers that read what
+    /// [`Library::is_surely_kernel_only`] does ([`FdEntry::LAYOUT`]); null if there is none yet.
+    pub fn first_entry(&self) -> *const FdEntry {
+        self.table.first().map_or(core::ptr::null(), core::ptr::from_ref)
+    }
+
     /// Reports that something else is about to be put on `fd` (`dup2(2)`, `dup3(2)`), which closes
     /// it. The shell calls [`Library::ended`] after that.
     pub fn replacing(&self, fd: i32) {

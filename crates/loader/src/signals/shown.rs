@@ -27,6 +27,8 @@ pub(super) fn show(context: &mut ucontext_t, signal: c_int) -> bool {
         Some(Stage::Begun) if register(REG_R11) != register(REG_RSP) => {
             Some(site(register(REG_R11)))
         }
+        // At the `syscall` that the guest makes itself, or behind one that is complete.
+        Some(Stage::Leaves) => guest().original(register(REG_RCX)),
         Some(_) => Some(site(register(REG_RCX))),
     };
     let bit = 1u64 << (signal - 1);

@@ -44,6 +44,8 @@ pub(super) enum Place {
     Call,
     /// On the way out, where it looks again for signals that were put off.
     Leaving,
+    /// On the way to a call that the guest makes itself, with the guest's FS base: it looks again.
+    Passing,
 }
 
 /// Returns where the thread is. If it is on the way out, it is sent back to the look.
@@ -72,6 +74,10 @@ pub(super) fn place(interrupted: &mut ucontext_t, block: &mut Block, fs: usize) 
         true => unsafe { (*frame).rax },
         false => registers[REG_RAX as usize] as usize,
     };
+    if entry.passes(rip) {
+        registers[REG_RIP as usize] = entry.pass as i64;
+        return Place::Passing;
+    }
     Place::Call
 }
 

@@ -271,6 +271,62 @@ CASE(masks, IN, ALL_PHASES) {
     SAY(get(5));
 }
 
+static int order[8];
+static sigset_t meanwhile[8];
+static void on_one_of_many(int signal) {
+    if (caught < 8) order[caught] = signal, sigprocmask(SIG_BLOCK, NULL, &meanwhile[caught]);
+    caught++;
+}
+
+/* Says which handlers ran, what was blocked meanwhile, and what is afterwards. */
+static void say_which(void) {
+    static const int of[] = {SIGUSR1, SIGUSR2, SIGCHLD, SIGWINCH};
+    sigset_t now, left;
+    sigprocmask(SIG_BLOCK, NULL, &now);
+    sigpending(&left);
+    for (int i = 0; i < caught && i < 8; i++)
+        for (int k = 0; k < 4; k++) say("%d: %d %d", order[i], of[k], sigismember(&meanwhile[i], of[k]));
+    for (int k = 0; k < 4; k++) say("%d %d %d", of[k], sigismember(&now, of[k]), sigismember(&left, of[k]));
+    /* Nothing is left for the next call. */
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, &now);
+    sigprocmask(SIG_SETMASK, &now, NULL);
+    caught = 0;
+}
+
+CASE(masks_admit_several, IN, ALL_PHASES) {
+    struct pollfd one = {S, POLLIN, 0};
+    sigset_t blocked, masks[2];
+    fd_set in;
+    int epfd = epoll_create1(EPOLL_CLOEXEC);
+    struct epoll_event event = {EPOLLIN, {.fd = S}};
+    NEED(epoll_ctl(epfd, EPOLL_CTL_ADD, S, &event) == 0);
+    sigemptyset(&blocked), sigemptyset(&masks[0]), sigemptyset(&masks[1]);
+    sigaddset(&blocked, SIGUSR1), sigaddset(&blocked, SIGUSR2), sigaddset(&blocked, SIGCHLD);
+    sigaddset(&masks[1], SIGUSR1), sigaddset(&masks[1], SIGWINCH);
+    for (int i = 0; i < 4; i++) {
+        struct sigaction action = {.sa_handler = on_one_of_many, .sa_flags = i == 2 ? SA_NODEFER : 0};
+        if (i == 1) sigaddset(&action.sa_mask, SIGUSR2);
+        NEED(sigaction(SIGUSR1, &action, NULL) == 0 && sigaction(SIGUSR2, &action, NULL) == 0);
+        caught = 0;
+        sigprocmask(SIG_SETMASK, &blocked, NULL);
+        for (int way = 0; way < 6; way++) {
+            sigset_t *mask = &masks[i == 3];
+            struct timespec limit = {way % 2 ? 0 : 5, 0};
+            FD_ZERO(&in);
+            FD_SET(S, &in);
+            kill(getpid(), SIGUSR1), kill(getpid(), SIGUSR2);
+            if (way < 2) SAY(ppoll(&one, 1, &limit, mask));
+            else if (way < 4) SAY(pselect(S + 1, &in, NULL, NULL, &limit, mask));
+            else if (way < 5) SAY(epoll_pwait(epfd, &event, 1, 5000, mask));
+            else SAY(sigsuspend(mask));
+            say_which();
+        }
+        if (i == 1) point();
+    }
+}
+
 static sigjmp_buf away;
 static void jump(int signal) { (void)signal; siglongjmp(away, 1); }
 
