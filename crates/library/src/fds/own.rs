@@ -294,8 +294,8 @@ pub(crate) fn receive_descriptors(socket: BorrowedFd<'_>) -> Result<ReceivedDesc
     Ok(ReceivedDescriptors { sent: usize::from(count[0]), fds })
 }
 
-/// Duplicates a descriptor to a number among the highest that the limit of open files allows, and in
-/// its upper half.
+/// Duplicates a descriptor to a number among the highest that the limit of open files allows, in
+/// the upper half of the numbers.
 fn duplicate_high(fd: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     let limit =
         rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(1 << 20).min(1 << 20);

@@ -349,8 +349,8 @@ fn ask(host: &dyn Host, engine: &Engine, word: Option<&AtomicU32>) {
     }
 }
 
-/// Returns true if the process of `engine` has certainly ended, or has become another program. While
-/// its parent has not waited for it, it has its number, but its protocol thread is gone.
+/// Returns true if the process of `engine` has certainly ended, or has become another program.
+/// While its parent has not waited for it, it has its number, but its protocol thread is gone.
 fn is_gone(host: &dyn Host, engine: &Engine) -> bool {
     if engine.is_unseen.load(Ordering::SeqCst) {
         return false;
