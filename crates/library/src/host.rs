@@ -15,7 +15,8 @@ use core::sync::atomic::AtomicU32;
 use core::time::Duration;
 use epoll::EpollEvent;
 use kernel::PollFd;
-use rustix::io::Errno;
+use rustix::io::{Errno, IoSlice, IoSliceMut};
+use rustix::process::Pid;
 use sojourn_session::ReasonT;
 use sojourn_shm::futex::{self, Woken};
 
@@ -79,6 +80,15 @@ pub trait Host: Sync + core::fmt::Debug {
     fn without_sigpipe(&self, write: &mut dyn FnMut() -> bool) {
         write();
     }
+    /// Returns true if these buffers of the program's can be read: another thread or a handler may
+    /// have unmapped them while this thread waited.
+    fn can_read(&self, _bufs: &[IoSlice<'_>]) -> bool {
+        true
+    }
+    /// Returns true if these buffers of the program's can still be written.
+    fn can_write(&self, _bufs: &[IoSliceMut<'_>]) -> bool {
+        true
+    }
     /// Returns true if this thread may be in a signal handler. If so the library calls nothing that
     /// is not async-signal-safe (signal-safety(7)).
     fn in_handler(&self) -> bool {
@@ -117,6 +127,11 @@ pub trait Host: Sync + core::fmt::Debug {
     /// calls of that thread.
     fn spawn(&self, name: &str, work: Box<dyn FnOnce() + Send>) -> bool {
         std::thread::Builder::new().name(name.into()).stack_size(256 << 10).spawn(work).is_ok()
+    }
+    /// Returns true if that thread of another process has certainly ended; it is not its first one,
+    /// whose number a process keeps until its parent has waited for it.
+    fn has_thread_ended(&self, _process: Pid, _thread: Pid) -> bool {
+        false
     }
     /// Waits by `epoll_pwait2(2)`. Without a mask the thread keeps its own. The default is for
     /// hosts without signals: it ignores the mask, and rounds the timeout up to milliseconds.

@@ -4,6 +4,7 @@
 //! says when the library calls each function, and why.
 
 #[cfg(target_arch = "x86_64")]
+use crate::buffers::{Access, accessible};
 use crate::library::OwnCalls;
 use crate::library::{EpollEvent, Host, Interrupt, PollFd, Woken, library};
 #[cfg(target_arch = "x86_64")]
@@ -16,7 +17,8 @@ use crate::{
 use core::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 use core::time::Duration;
 use libc::timespec;
-use rustix::io::Errno;
+use rustix::io::{Errno, IoSlice, IoSliceMut};
+use rustix::process::Pid;
 use sojourn_session::ReasonT;
 
 /// The stack of a thread of the library's own, in bytes.
@@ -52,6 +54,23 @@ impl Host for Shell {
         compiler_fence(Ordering::SeqCst);
         tls::here().waiting.store(0, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
+    }
+
+    fn can_read(&self, bufs: &[IoSlice<'_>]) -> bool {
+        bufs.iter()
+            .all(|buf| accessible(buf.as_ptr() as usize, buf.len(), Access::Read) == buf.len())
+    }
+
+    fn can_write(&self, bufs: &[IoSliceMut<'_>]) -> bool {
+        bufs.iter()
+            .all(|buf| accessible(buf.as_ptr() as usize, buf.len(), Access::Write) == buf.len())
+    }
+
+    fn has_thread_ended(&self, process: Pid, thread: Pid) -> bool {
+        let [process, thread] = [process, thread].map(|id| id.as_raw_nonzero().get() as usize);
+        // SAFETY: signal 0 is none: the kernel only looks for the thread, in that process.
+        let found = unsafe { raw::call(libc::SYS_tgkill, [process, thread, 0, 0, 0, 0]) };
+        found == -(libc::ESRCH as isize)
     }
 
     fn interrupt(&self) -> Interrupt {

@@ -158,11 +158,29 @@ pub(crate) fn poll_by(
     terms: impl FnOnce() -> Option<WaitTerms>,
     kernel: impl Kernel,
 ) -> isize {
-    let serve = || poll_in_library(program_fds(at, count)?, terms()?);
     if !is_open() {
         return kernel();
     }
-    serve().map_or_else(kernel, errno::count)
+    let served = program_fds(at, count).and_then(|fds| poll_copied(fds, terms()?));
+    served.map_or_else(kernel, errno::count)
+}
+
+/// Polls a copy of the program's array, as the kernel does: another thread may change or unmap the
+/// array meanwhile. Long arrays are polled in place.
+#[inline]
+fn poll_copied(fds: &mut [PollFd], terms: WaitTerms) -> Option<Result<usize, Errno>> {
+    const COPIED: usize = 32;
+    let mut copy = [PollFd::NONE; COPIED];
+    let Some(copy) = copy.get_mut(..fds.len()) else { return poll_in_library(fds, terms) };
+    copy.copy_from_slice(fds);
+    let found = poll_in_library(copy, terms)?;
+    if accessible(fds.as_ptr() as usize, size_of_val(copy), Access::Write) < size_of_val(copy) {
+        return Some(Err(Errno::FAULT));
+    }
+    for (place, polled) in fds.iter_mut().zip(copy) {
+        place.revents = polled.revents;
+    }
+    Some(found)
 }
 
 #[unsafe(no_mangle)]

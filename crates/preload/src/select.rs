@@ -78,6 +78,15 @@ impl Sets {
         Some(Self { words, count })
     }
 
+    /// Returns true if the sets are still accessible: another thread may have unmapped them.
+    fn are_there(&self) -> bool {
+        let len = self.count.div_ceil(WORD) * size_of::<u64>();
+        self.words
+            .iter()
+            .filter(|words| !words.is_null())
+            .all(|words| accessible(*words as usize, len, Access::Write) == len)
+    }
+
     #[inline]
     fn word(&self, kind: usize, index: usize) -> u64 {
         let words = self.words[kind];
@@ -184,6 +193,9 @@ fn serve(sets: &Sets, terms: WaitTerms) -> Option<Result<usize, Errno>> {
             return Some(Err(Errno::BADF));
         }
         if found == 0 || fds.iter().any(counts) {
+            if !sets.are_there() {
+                return Some(Err(Errno::FAULT));
+            }
             return Some(Ok(sets.answer(fds)));
         }
         // These descriptors only have hang-ups or errors, which their sets do not include. `poll`

@@ -30,7 +30,7 @@ macro_rules! tables {
     )+};
 }
 
-tables!(unshared: "u", unshared_by_a_range: "r", cloned: "c", limits: "l");
+tables!(unshared: "u", unshared_by_a_range: "r", cloned: "c", limits: "l", few_numbers: "f", orphans: "o");
 
 /// Children of pidfd_spawn(3), which a library has where the C library is older than 2.39.
 #[test]

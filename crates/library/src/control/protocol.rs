@@ -59,6 +59,8 @@ use thread::{Serving, Thread};
 
 /// Runs the protocol thread.
 pub(crate) fn run(library: &'static Library, engine: &'static Engine) {
+    engine.runs_here();
+    engine.note_serving();
     let Some(mut thread) = Thread::new(library, engine) else {
         engine.gives_up(library);
         return;

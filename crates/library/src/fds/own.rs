@@ -19,7 +19,7 @@ use core::time::Duration;
 use rustix::event::epoll;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags};
-use rustix::io::{Errno, IoSlice};
+use rustix::io::{Errno, IoSlice, fcntl_dupfd_cloexec};
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 use rustix::process::Resource;
 use sojourn_ipc::ancillary;
@@ -28,6 +28,8 @@ use std::sync::{Mutex, OnceLock};
 
 /// Numbers below the limit of open files that the library uses for itself, where the limit allows.
 const HIDDEN: u64 = 256;
+/// The same where the limit is low: the program meets the first of them later.
+const FEW: u64 = 4;
 /// How long a thread of the program's waits for other threads' calls before it makes a descriptor;
 /// it goes on without them.
 const HOLD_LIMIT: Duration = Duration::from_millis(2);
@@ -87,7 +89,7 @@ impl OwnDescriptors {
     ) -> Option<&ProtocolDescriptors> {
         if self.kit.get().is_none() {
             if let Some(other) = other {
-                drop(rustix::io::fcntl_dupfd_cloexec(other, hidden_from()));
+                drop(duplicate_high(other));
             }
             let _hold = if is_ours { Some(numbers::hold(OURS_LIMIT)?) } else { None };
             let made = self.open_kit()?;
@@ -137,7 +139,7 @@ impl OwnDescriptors {
 
     /// Moves a descriptor to a high number. If none is free the descriptor is closed: `None`.
     fn hide(&self, fd: OwnedFd) -> Option<MovableFd> {
-        let high = rustix::io::fcntl_dupfd_cloexec(fd.as_fd(), hidden_from()).ok()?;
+        let high = duplicate_high(fd.as_fd()).ok()?;
         let held = MovableFd::new(high, self.forget);
         lock(&self.places).push(held.place());
         Some(held)
@@ -167,8 +169,7 @@ impl OwnDescriptors {
     pub(crate) fn vacate(&self, fd: i32) {
         let places = lock(&self.places);
         let Some(place) = places.iter().find(|place| place.number() == fd) else { return };
-        let new = crate::host::kernel::at(fd)
-            .and_then(|fd| rustix::io::fcntl_dupfd_cloexec(fd, hidden_from()));
+        let new = crate::host::kernel::at(fd).and_then(duplicate_high);
         place.move_to(new.ok());
         if let Some(kit) = self.kit()
             && let Some(load) = &kit.load
@@ -290,11 +291,19 @@ pub(crate) fn receive_descriptors(socket: BorrowedFd<'_>) -> Result<ReceivedDesc
     Ok(ReceivedDescriptors { sent: usize::from(count[0]), fds: arrived.fds })
 }
 
-/// Returns the first of the high numbers: [`HIDDEN`] below the limit of open files, or half of it.
-fn hidden_from() -> i32 {
+/// Duplicates a descriptor to a number among the highest that the limit of open files allows, in
+/// the upper half of the numbers.
+fn duplicate_high(fd: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     let limit =
         rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(1 << 20).min(1 << 20);
-    limit.saturating_sub(HIDDEN).max(limit / 2) as i32
+    let most = (limit / 2).min(HIDDEN);
+    let mut room = if most < HIDDEN { FEW.min(most) } else { HIDDEN };
+    loop {
+        match fcntl_dupfd_cloexec(fd, (limit - room) as i32) {
+            Err(Errno::MFILE) if room < most => room = (room + FEW).min(most),
+            made => return made,
+        }
+    }
 }
 
 #[cfg(test)]

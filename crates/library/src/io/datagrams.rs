@@ -286,6 +286,9 @@ impl UdpSession<'_> {
                 let limit = session.receive_timeout.load(Ordering::Relaxed);
                 let until = *attempt.deadline.get_or_insert_with(|| Deadline::from_limit(limit));
                 match session.wait_readable(until, &Room::none()) {
+                    Waited::Look | Waited::Restart if !library().host().can_write(bufs) => {
+                        return Some(Err(Errno::FAULT));
+                    }
                     Waited::Look | Waited::Restart => continue,
                     Waited::Interrupted => return Some(Err(Errno::INTR)),
                     Waited::TimedOut => {}

@@ -12,6 +12,7 @@ use crate::io::call_flags::Recv;
 use crate::io::from_kernel::{FromKernel, PARTS_MAX};
 use crate::io::placement::Room;
 use crate::io::sleep::Waited;
+use crate::process::library::library;
 use crate::session::Session;
 use crate::session::directions::{Receiver, RxPhase};
 use crate::session::identity::Generation;
@@ -148,6 +149,7 @@ impl Session {
                 Received::Empty | Received::Owed => {
                     let room = Room::of(generation, bufs, got, how);
                     match self.wait_to_receive(&room, got > 0, &mut limit) {
+                        Ok(0) if !library().host().can_write(bufs) => Err(Errno::FAULT),
                         Ok(len) => {
                             placed = len;
                             continue;

@@ -104,11 +104,12 @@ impl Session {
                 Sent::Done(Err(error)) => Err(error),
                 Sent::Full => {
                     match self.wait_for_room(generation, &mut room, at_least, wanted - sent) {
+                        Waited::TimedOut => Err(Errno::AGAIN),
+                        _ if !library().host().can_read(bufs) => Err(Errno::FAULT),
                         Waited::Look => continue,
                         // signal(7): a call that has transferred bytes returns their number, and is
                         // not restarted.
                         Waited::Restart if sent == 0 => continue,
-                        Waited::TimedOut => Err(Errno::AGAIN),
                         Waited::Interrupted | Waited::Restart => Err(Errno::INTR),
                     }
                 }

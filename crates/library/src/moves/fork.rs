@@ -9,8 +9,8 @@
 
 use crate::fds::entry::{FdEntry, mark};
 use crate::fds::slot::{Slot, SlotWord};
-use crate::host::kernel;
 use crate::host::lock::lock;
+use crate::host::{Host, kernel};
 use crate::moves::flush::{Rest, ReturnTerms};
 use crate::process::deferred::NotifyWhen;
 use crate::process::engine::{BOARD_SLOTS, Engine};
@@ -20,6 +20,7 @@ use crate::remote::carry_server::ANSWER_LIMIT;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use rustix::io::FdFlags;
+use rustix::process::Pid;
 use sojourn_session::ReasonT;
 use sojourn_shm::{AtomicU32, Deadline, Mapping, futex};
 
@@ -27,6 +28,10 @@ use sojourn_shm::{AtomicU32, Deadline, Mapping, futex};
 const QUIET: u32 = 0;
 /// A word on the board: a child asks for the session or set.
 const WANTED: u32 = 1;
+/// The second word of the board: nobody serves it.
+const UNSERVED: u32 = 0;
+/// The same: a protocol thread serves it that has not written its number yet.
+const STARTING: u32 = 1;
 /// Pause between two looks of a waiting child whether its parent lives.
 const SLICE: Duration = Duration::from_millis(20);
 /// How long a child waits for a parent that lives and does not answer: one that is stopped, or has
@@ -35,7 +40,7 @@ const SLICE: Duration = Duration::from_millis(20);
 const ASK_LIMIT: Duration = Duration::from_secs(10);
 
 /// The index of the first word of the sets. The first word of the board counts requests, the second
-/// says whether the owner serves them.
+/// says who serves them.
 const SETS_AT: usize = SESSIONS_AT + BOARD_SLOTS as usize;
 const SESSIONS_AT: usize = 2;
 
@@ -71,16 +76,27 @@ impl Engine {
         self.at(0)
     }
 
-    /// Returns the word that is 1 while the owner's protocol thread serves the board.
+    /// Returns the word that says who serves the board: the number of the owner's protocol thread,
+    /// [`STARTING`], or [`UNSERVED`].
     fn serving(&self) -> Option<&AtomicU32> {
         self.at(1)
     }
 
-    /// Writes on the board whether the protocol thread runs.
+    /// Writes on the board whether the protocol thread runs, and which it is.
     pub(crate) fn note_serving(&self) {
-        if let Some(serving) = self.serving() {
+        let Some(serving) = self.serving() else { return };
+        let says = || match self.protocol_thread() {
+            _ if !self.is_running() => UNSERVED,
+            thread => thread.map_or(STARTING, |tid| tid.as_raw_nonzero().get() as u32),
+        };
+        loop {
+            let said = says();
             // SYNC: before the thread looks at the requests; pairs with `ask`.
-            serving.store(u32::from(self.is_running()), Ordering::SeqCst);
+            serving.store(said, Ordering::SeqCst);
+            // Another thread may have written what has become true since.
+            if says() == said {
+                return;
+            }
         }
     }
 
@@ -132,7 +148,7 @@ impl Engine {
     pub(crate) fn stop_serving(&self) {
         if let Some(serving) = self.serving() {
             // SYNC: before the words are looked at; pairs with `ask`.
-            serving.store(0, Ordering::SeqCst);
+            serving.store(UNSERVED, Ordering::SeqCst);
             self.answer(&self.asked());
         }
     }
@@ -287,7 +303,7 @@ impl Library {
     pub(crate) fn recall_from_parent(&self, entry: &FdEntry) {
         let Some(AncestorSlot { process, slot }) = self.foreign_session(entry) else { return };
         if let Some(engine) = self.engine_of(process) {
-            ask(engine, engine.word(slot));
+            ask(self.host(), engine, engine.word(slot));
         }
         // The kernel's set that contains the number knows nothing of a session of this process.
         let sets = [&entry.set, &entry.last_set].map(|set| set.load(Ordering::SeqCst));
@@ -300,7 +316,7 @@ impl Library {
     pub(crate) fn take_set_from_parent(&self, word: SlotWord) {
         let Some(AncestorSlot { process, slot }) = self.foreign_slot(word) else { return };
         if let Some(engine) = self.engine_of(process) {
-            ask(engine, engine.set_word(slot));
+            ask(self.host(), engine, engine.set_word(slot));
         }
     }
 }
@@ -313,7 +329,7 @@ fn stays_open(fd: &i32) -> bool {
 
 /// Asks the process of `engine` for the session or set of `word`, and waits until that is in the
 /// kernel, or the process is gone.
-fn ask(engine: &Engine, word: Option<&AtomicU32>) {
+fn ask(host: &dyn Host, engine: &Engine, word: Option<&AtomicU32>) {
     let (Some(word), Some(requests)) = (word, engine.requests()) else { return };
     word.store(WANTED, Ordering::SeqCst);
     // SYNC: release; pairs with the owner's swap.
@@ -323,27 +339,34 @@ fn ask(engine: &Engine, word: Option<&AtomicU32>) {
     while word.load(Ordering::Acquire) == WANTED && !deadline.is_over() {
         // SYNC: after the request; pairs with `note_serving`. An owner that begins to serve looks
         // at the requests before anything else.
-        if engine.serving().is_some_and(|serving| serving.load(Ordering::SeqCst) == 0) {
+        if engine.serving().is_some_and(|serving| serving.load(Ordering::SeqCst) == UNSERVED) {
             return;
         }
         futex::wait(word, WANTED, Some(SLICE));
-        if is_gone(engine) {
+        if is_gone(host, engine) {
             return;
         }
     }
 }
 
-/// Returns true if the process of `engine` has certainly ended.
-fn is_gone(engine: &Engine) -> bool {
-    let owner = engine.pid.seen();
-    let is_seen = !engine.is_unseen.load(Ordering::SeqCst);
-    let is_gone = |pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH);
-    is_seen && owner.is_some_and(is_gone)
+/// Returns true if the process of `engine` has certainly ended, or has become another program.
+/// While its parent has not waited for it, it has its number, but its protocol thread is gone.
+fn is_gone(host: &dyn Host, engine: &Engine) -> bool {
+    if engine.is_unseen.load(Ordering::SeqCst) {
+        return false;
+    }
+    let Some(owner) = engine.pid.seen() else { return false };
+    let said = engine.serving().map_or(UNSERVED, |serving| serving.load(Ordering::SeqCst));
+    let thread = Some(said).filter(|said| *said > STARTING);
+    let thread = thread.and_then(|said| Pid::from_raw(said as i32));
+    thread.is_some_and(|thread| host.has_thread_ended(owner, thread))
+        || rustix::process::test_kill_process(owner) == Err(rustix::io::Errno::SRCH)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::Plain;
     use rustix::fd::AsRawFd;
     use sojourn_session::ProcessId;
 
@@ -399,10 +422,10 @@ mod tests {
         let mut ended = std::process::Command::new("true").spawn().unwrap();
         ended.wait().unwrap();
         let mut engine = Engine::new(|_| {});
-        assert!(!is_gone(&engine));
+        assert!(!is_gone(&Plain, &engine));
         engine.pid = ProcessId(ended.id());
-        assert!(is_gone(&engine));
+        assert!(is_gone(&Plain, &engine));
         engine.is_unseen.store(true, Ordering::SeqCst);
-        assert!(!is_gone(&engine));
+        assert!(!is_gone(&Plain, &engine));
     }
 }

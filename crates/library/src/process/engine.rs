@@ -96,6 +96,8 @@ pub(crate) struct Engine {
     /// `deferred`.
     pub(crate) ended: Mutex<Vec<Arc<Stream>>>,
     is_running: AtomicBool,
+    /// The number of the protocol thread; 0 until that runs.
+    protocol_tid: AtomicU32,
     /// The server exists and has been greeted.
     is_served: AtomicBool,
     /// A thread waits for [`Job::Prepare`].
@@ -150,6 +152,7 @@ impl Engine {
             jobs_done: Condvar::new(),
             ended: Mutex::new(Vec::with_capacity(crate::process::engine::ENDED_MAX)),
             is_running: AtomicBool::new(false),
+            protocol_tid: AtomicU32::new(0),
             is_served: AtomicBool::new(false),
             is_preparing: AtomicBool::new(false),
             board: OnceBox::new(),
@@ -242,8 +245,20 @@ impl Engine {
         !self.is_running.swap(true, Ordering::SeqCst)
     }
 
+    /// Notes that the calling thread is the protocol thread.
+    pub(crate) fn runs_here(&self) {
+        let tid = rustix::thread::gettid().as_raw_nonzero().get();
+        self.protocol_tid.store(tid as u32, Ordering::SeqCst);
+    }
+
+    /// Returns the protocol thread's number, as soon as it runs.
+    pub(crate) fn protocol_thread(&self) -> Option<Pid> {
+        Pid::from_raw(self.protocol_tid.load(Ordering::SeqCst) as i32)
+    }
+
     /// Notes that the protocol thread has ended.
     pub(crate) fn end_running(&self) {
+        self.protocol_tid.store(0, Ordering::SeqCst);
         self.is_running.store(false, Ordering::SeqCst);
     }
 

@@ -64,6 +64,12 @@ static void use(int end, char letter) {
 static int one, other;
 static atomic_int told, step;
 
+static void away(void) {
+    one = session('a'), other = session('b');
+    for (int i = 0; i < 10 && (!i || getenv("LD_PRELOAD") && is_away() != 2); i++) use(one, 'a'), use(other, 'b');
+    if (getenv("LD_PRELOAD") && is_away() != 2) printf("nothing moves\n");
+}
+
 static void wait_for(int value) {
     for (int i = 0; i < 10000 && step < value; i++) usleep(500);
 }
@@ -240,6 +246,39 @@ static void spawned(void) {
 }
 #endif
 
+// A child of a process that is killed and that nobody waits for: it does not wait for an answer of
+// the dead.
+static void orphaned(void) {
+    struct timespec begun, ended;
+    int answers[2], begins[2];
+    char told = 0;
+    siginfo_t killed;
+    if (pipe(answers) || pipe(begins)) exit(2);
+    pid_t owner = fork();
+    if (!owner) {
+        away();
+        if (fork()) raise(SIGKILL);
+        if (read(begins[0], &told, 1) != 1) _exit(2);
+        call(one, 'a'), call(other, 'b');
+        _exit(write(answers[1], "!", 1) != 1);
+    }
+    waitid(P_PID, owner, &killed, WEXITED | WNOWAIT);
+    clock_gettime(CLOCK_MONOTONIC, &begun);
+    if (write(begins[1], "!", 1) != 1 || read(answers[0], &told, 1) != 1) printf("no answer\n");
+    clock_gettime(CLOCK_MONOTONIC, &ended);
+    printf("signal %d, answer %c, slow: %d\n", killed.si_status, told, ended.tv_sec - begun.tv_sec > 4);
+    waitpid(owner, 0, 0);
+}
+
+// The lowest numbers are the program's, however few there are, before anything has moved.
+static void few(void) {
+    limit(64);
+    away();
+    for (int number = 0; number != 51;) printf(" %d", number = dup(one));
+    printf("\n");
+    call(one, 'a'), call(other, 'b');
+}
+
 int main(int count, char **arguments) {
     alarm(50);
     if (count > 3) {
@@ -249,9 +288,11 @@ int main(int count, char **arguments) {
         for (int i = 0; i < 20; i++) call(end, buf[0]);
         return 7;
     }
-    one = session('a'), other = session('b');
-    for (int i = 0; i < 10 && (!i || getenv("LD_PRELOAD") && is_away() != 2); i++) use(one, 'a'), use(other, 'b');
-    if (getenv("LD_PRELOAD") && is_away() != 2) printf("nothing moves\n");
+    switch (arguments[1][0]) {
+    case 'o': orphaned(); printf("over\n"); return 0;
+    case 'f': few(); printf("over\n"); return 0;
+    }
+    away();
     switch (arguments[1][0]) {
     case 'u': in_thread(unshares); break;
     case 'r': in_thread(ranges); break;
