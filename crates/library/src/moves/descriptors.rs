@@ -8,6 +8,7 @@ use crate::fds::entry::{Direction, FdEntry, mark};
 use crate::host::kernel;
 use crate::host::lock::lock;
 use crate::io::signals::flags_of;
+use crate::moves::flush::Rest;
 use crate::process::deferred::NotifyWhen;
 use crate::process::engine::{Engine, Job};
 use crate::process::library::{FoundSession, Library, library};
@@ -142,13 +143,33 @@ impl Library {
         }
         self.take_back(old, from);
         // One of the two numbers can be closed past the library. So before either moves all numbers
-        // are looked for, and a session that is away goes home.
-        self.go_home(old, ReasonT::Operation, false);
+        // are looked for, and a session that is away goes home. On one host, bytes for which the
+        // kernel has no room follow: the peer may have passed its end on, and takes nothing from
+        // the ring then.
+        let is_local = |found: &FoundSession<'_>| found.session.local().is_some();
+        let follows = self.own_session(from).as_ref().is_some_and(is_local);
+        let rest = if follows { Rest::Follows } else { Rest::of(ReasonT::Operation, true) };
+        self.send_home(from, ReasonT::Operation, rest);
         self.set_shared(old);
         from.mark(mark::ALIASED);
         let kept = from.marks.load(Ordering::Relaxed) & !(mark::OFFERED | mark::SETS);
         to.reset(kept, from.epoch.load(Ordering::Relaxed));
         to.keep_as(from);
+        if follows {
+            self.share_way_home(from, to, old, new);
+        }
+    }
+
+    /// Makes a duplicate a number of the session that is on its way home, so that its calls, too,
+    /// wait for bytes that are to follow, and find those that the peer owes.
+    fn share_way_home(&self, from: &FdEntry, to: &FdEntry, old: i32, new: i32) {
+        let Some(FoundSession { session, .. }) = self.own_session(from) else { return };
+        let mut facts = lock(&session.facts);
+        // A session that is home for good meanwhile has given up its numbers, under this lock.
+        if facts.numbers.contains(&old) && !facts.numbers.contains(&new) {
+            facts.numbers.push(new);
+            to.session.store(self.word_of(session.slot()), Ordering::SeqCst);
+        }
     }
 
     /// Notes that the process has made a pipe, or has one that is worth moving.

@@ -4,6 +4,7 @@
 //! freezing the stream (`freeze`), the bytes that the peer has not read (`flush`), and those that a
 //! dead writer has left in a ring (`put_back`). Read `docs/understand/streams.md`, "Going home".
 
+use crate::fds::entry::FdEntry;
 use crate::host::kernel;
 use crate::host::lock::lock;
 use crate::moves::flush::{Rest, ReturnTerms};
@@ -314,6 +315,11 @@ impl Library {
         if stay {
             self.keep_in_kernel(fd, entry, reason, NotifyWhen::Now);
         }
+        self.send_home(entry, reason, Rest::of(reason, true));
+    }
+
+    /// Sends the session of an entry home and waits for what its peer owes.
+    pub(crate) fn send_home(&self, entry: &FdEntry, reason: ReasonT, rest: Rest) {
         entry.restart_counts();
         if entry.session.load(Ordering::SeqCst).is_none() {
             return;
@@ -322,7 +328,7 @@ impl Library {
             Some(FoundSession { session, .. }) => {
                 session.leave_within(ReturnTerms {
                     reason,
-                    rest: Rest::of(reason, true),
+                    rest,
                     waits: Waits::until(self.patience.until(session.pass_limit())),
                     when: NotifyWhen::Now,
                 });
