@@ -130,7 +130,7 @@ pub struct EntryLayout {
 }
 
 impl FdEntry {
-    /// See [`FdEntry::is_settled`].
+    /// The layout of this type.
     pub const LAYOUT: EntryLayout = EntryLayout {
         count: CHUNK,
         stride: size_of::<Self>(),
