@@ -24,7 +24,7 @@ pub fn is_systems(address: &str) -> bool {
 }
 
 /// Returns true if `user` can trust the process that listens at an address: root's, the user's own,
-/// the system's server, or one whose user root has let listen there ([`is_let_by_root`]).
+/// the system's server, or one whose user root has let listen there (`is_let_by_root`).
 #[must_use]
 pub fn is_trusted(address: &str, listener: Credentials, user: Uid) -> bool {
     let owner = listener.user();
