@@ -248,7 +248,7 @@ fn servers_that_know_nothing_of_it() {
     await_port(&b, &format!("{address}:7001"));
     for clients in ["1", "20"] {
         let words =
-            ["-h", &address, "-p", "7001", "-c", clients, "-n", "20000", "-t", "set,get", "--csv"];
+            ["-h", &address, "-p", "7001", "-c", clients, "-n", "60000", "-t", "set,get", "--csv"];
         let output = plainly(&b, "redis-benchmark", &words);
         assert_eq!(output.lines().filter(|line| line.contains("ET\"")).count(), 2, "{output}");
     }
