@@ -14,9 +14,9 @@ use std::sync::mpsc::channel;
 use std::sync::{Mutex, PoisonError};
 
 /// Largest number of failed test programs for a second run.
-const PROGRAMS_MAX: usize = 5;
+const PROGRAMS_MAX: usize = 10;
 /// Largest number of failed tests for a second run.
-const TESTS_MAX: usize = 10;
+const TESTS_MAX: usize = 20;
 
 /// The programs that take longest, the longest first, as measured on two processors. They start
 /// first, one at a time; a quick run leaves them out.

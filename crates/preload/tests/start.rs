@@ -82,6 +82,13 @@ fn empty() -> PathBuf {
     library
 }
 
+/// Page faults that a program may have beyond those with an empty library, whose pages are fewer.
+/// Which pages the kernel maps beside the one that is asked for depends on how they came to its
+/// cache, so the number differs between machines and builds (1 to 5 were seen on one). To initialize
+/// the library costs some fifty.
+#[cfg(target_arch = "x86_64")]
+const FAULTS: usize = 10;
+
 #[test]
 fn a_program_that_stays_small_pays_for_little() {
     let empty = empty();
@@ -91,9 +98,8 @@ fn a_program_that_stays_small_pays_for_little() {
         let (ours, least) = (cost(&common::library(), output), cost(&empty, output));
         assert!(least.calls > 10 && least.faults > 10, "{least:?}");
         assert!(ours.calls <= least.calls + calls, "{ours:?}, an empty library: {least:?}");
-        if cfg!(target_arch = "x86_64") {
-            assert!(ours.faults <= least.faults + 5, "{ours:?}, an empty library: {least:?}");
-        }
+        #[cfg(target_arch = "x86_64")]
+        assert!(ours.faults <= least.faults + FAULTS, "{ours:?}, an empty library: {least:?}");
     }
 }
 
@@ -101,11 +107,11 @@ fn a_program_that_stays_small_pays_for_little() {
 /// those with an empty library.
 #[cfg(target_arch = "x86_64")]
 const SMALL: [(&[&str], usize); 5] = [
-    (&["cat", "/etc/hostname"], 12),
-    (&["cat", "/etc/hostname", "/etc/hostname", "/etc/hostname"], 12),
-    (&["wc", "/etc/passwd"], 12),
-    (&["sh", "-c", "true"], 16),
-    (&["sh", "-c", "exec true"], 20),
+    (&["cat", "/etc/hostname"], 18),
+    (&["cat", "/etc/hostname", "/etc/hostname", "/etc/hostname"], 18),
+    (&["wc", "/etc/passwd"], 18),
+    (&["sh", "-c", "true"], 22),
+    (&["sh", "-c", "exec true"], 28),
 ];
 
 /// Reading a file, writing to a pipe once, installing handlers, and executing another program leave
