@@ -33,4 +33,5 @@ macro_rules! unseen {
 unseen!(
     lowest_numbers: "lowest", standard_numbers: "standard", a_full_table: "full", chosen_numbers: "chosen",
     last_threads: "threads", namespaces: "namespaces",
+    threads_that_end_early: "early",
 );

@@ -214,15 +214,25 @@ impl Engine {
         has_begun
     }
 
-    /// Returns true if the program has one thread, as far as /proc shows.
+    /// Returns true if the program has one thread, as far as /proc shows. False does not mean that
+    /// it has more: a thread of the library's own that is beginning or ending counts as its.
     pub(crate) fn is_single_threaded(&self) -> bool {
         self.programs_threads() == Some(1)
     }
 
     /// Counts the threads of the process without the library's own; `None` if /proc does not tell.
     /// An ended first thread counts, because it stays in /proc as a zombie.
-    pub(crate) fn programs_threads(&self) -> Option<u64> {
-        threads_here()?.checked_sub(u64::from(self.threads.load(Ordering::SeqCst)))
+    fn programs_threads(&self) -> Option<u64> {
+        // A thread that is in this list exists until it has taken itself from it, for which it
+        // needs this lock. So no own thread is subtracted that /proc does not count.
+        let own = self.tids.try_lock().ok()?;
+        threads_here()?.checked_sub(own.len() as u64)
+    }
+
+    /// Returns true if a thread of the library's own is beginning or ending: /proc may show it, but
+    /// [`Engine::is_own_thread`] does not know it.
+    pub(crate) fn has_unnamed_threads(&self) -> bool {
+        self.threads.load(Ordering::SeqCst) as usize != lock(&self.tids).len()
     }
 
     /// Returns true if a thread is one of the library's own.

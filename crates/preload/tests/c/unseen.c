@@ -249,6 +249,41 @@ static void threads(void) {
     dprintf(out, "by the system call: %x\n", status);
 }
 
+static int pair[2];
+static volatile int has_begun;
+
+static void *ends_itself(void *delay) {
+    while (!has_begun) {}
+    double until = now() + (long)delay / 1e6;
+    while (now() < until) {}
+    syscall(SYS_exit, 0);
+    return 0;
+}
+
+// A thread ends by the system call itself while the first calls on a session have the library begin
+// its own threads. The process goes on.
+static void early(void) {
+    int ended = 0;
+    for (long i = 0; i < 400; i++) {
+        pid_t child = fork();
+        if (!child) {
+            if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair)) exit(2);
+            pthread_t thread;
+            pthread_create(&thread, 0, ends_itself, (void *)(300 + i % 400));
+            has_begun = 1;
+            char byte = 0;
+            for (int c = 0; c < 50; c++)
+                if (write(pair[0], &byte, 1) != 1 || read(pair[1], &byte, 1) != 1) exit(3);
+            pthread_join(thread, 0);
+            _exit(42);
+        }
+        int status = -1;
+        waitpid(child, &status, 0);
+        ended += !WIFEXITED(status) || WEXITSTATUS(status) != 42;
+    }
+    dprintf(out, "ended early: %d\n", ended);
+}
+
 static void apart(const char *name, int (*enter)(void)) {
     pid_t child = fork();
     if (!child) {
@@ -288,6 +323,7 @@ int main(int count, char **arguments) {
     case 'c': chosen(); break;
     case 't': threads(); break;
     case 'n': namespaces(); break;
+    case 'e': early(); break;
     }
     return 0;
 }

@@ -30,7 +30,10 @@ impl Thread {
                 // That thread has just ended.
                 Some(Err(Errno::SRCH)) => {}
                 watched => {
-                    if watched == Some(Ok(())) {
+                    // One of the library's own that was beginning may have a name by now.
+                    let is_sure =
+                        !self.engine.has_unnamed_threads() && !self.engine.is_own_thread(tid);
+                    if is_sure && watched == Some(Ok(())) {
                         self.living = ThreadWatch::Watched;
                     }
                     return;
