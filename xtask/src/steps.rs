@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, bail};
 use std::fmt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 /// Clock ticks in a second, in which `/proc` counts processor time (`USER_HZ`, time(7)).
@@ -65,6 +65,40 @@ pub(crate) fn run(what: &str, command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// Runs a command to its end when the processors have nothing else to do. What it prints is printed
+/// when it has ended, because other steps run beside it.
+pub(crate) fn run_aside(what: &str, command: &mut Command) -> Result<()> {
+    let watch = Stopwatch::start();
+    let program = command.get_program().to_string_lossy().into_owned();
+    let mut idle = at_idle_priority(command);
+    let output = idle.stdin(Stdio::null()).output();
+    let output = output.with_context(|| format!("{what}: cannot run {program}"))?;
+    let end = if output.status.success() { "aside" } else { "aside, failed" };
+    eprintln!("── {what}, {end}: {:.1} s", watch.start.elapsed().as_secs_f64());
+    eprint!("{}{}", text(&output.stdout), text(&output.stderr));
+    if !output.status.success() {
+        bail!("{what}: failed ({})", output.status);
+    }
+    Ok(())
+}
+
+fn text(output: &[u8]) -> std::borrow::Cow<'_, str> {
+    String::from_utf8_lossy(output)
+}
+
+/// Returns the same command at the priority of `SCHED_IDLE` (sched(7)), by chrt(1).
+fn at_idle_priority(command: &Command) -> Command {
+    let mut idle = Command::new("chrt");
+    idle.args(["--idle", "0"]).arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => idle.env(name, value),
+            None => idle.env_remove(name),
+        };
+    }
+    idle
+}
+
 /// Runs a command and returns its standard output.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
@@ -73,4 +107,19 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
         bail!("{program} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_runs_aside_has_its_words_and_its_environment_and_says_if_it_fails() {
+        let mut shell = command(&["sh", "-c", "test \"$GIVEN\" = yes && test \"$1\" = word"]);
+        shell.args(["sh", "word"]).env("GIVEN", "yes");
+        assert!(run_aside("a shell", &mut shell).is_ok());
+        assert!(run_aside("a shell", shell.env("GIVEN", "no")).is_err());
+        let policy = "test $(ps -o policy= -p $$ 2>/dev/null || echo IDL) = IDL";
+        assert!(run_aside("its priority", &mut command(&["sh", "-c", policy])).is_ok());
+    }
 }

@@ -3,28 +3,38 @@
 use crate::again::Extent;
 use crate::packages::{TEST, ensure, ensure_component, ensure_go};
 use crate::steps::{self, cargo};
+use crate::test_programs::TestProgram;
 use crate::{
     aarch64, again, build, c_libraries, columns, deny, forks, fuzz, layers, lengths, pages,
     signatures,
 };
-use anyhow::Result;
+use anyhow::{Result, anyhow, bail};
+use std::process::Command;
+
+/// The way in which a step runs: [`steps::run`] or [`steps::run_aside`].
+type Run = fn(&str, &mut Command) -> Result<()>;
 
 /// Runs cargo on the crates that have models (loom), built as models.
-fn models(what: &str, words: &[&str]) -> Result<()> {
+fn models(run: Run, what: &str, words: &[&str]) -> Result<()> {
     let mut loom = cargo(words);
     loom.args(["-p", "sojourn-shm", "-p", "sojourn-stream", "--tests"]);
     // The flag changes every crate, so the models have a target folder of their own; in the usual
     // folder they would replace all other builds.
     loom.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", "target/loom");
-    steps::run(what, &mut loom)
+    run(what, &mut loom)
 }
 
 /// Runs the checks that run no code of the project's programs: format, layers, columns, forks,
 /// lengths, signatures, pages, licences, lints, documentation.
 pub(crate) fn lint() -> Result<()> {
+    lint_text()?;
+    lint_code(steps::run)
+}
+
+/// Runs the checks of the text, which take seconds.
+fn lint_text() -> Result<()> {
     ensure_component("rustfmt", &["fmt", "--version"])?;
-    ensure_component("clippy", &["clippy", "--version"])?;
-    run_step("format", &["fmt", "--all", "--check"])?;
+    steps::run("format", &mut cargo(&["fmt", "--all", "--check"]))?;
     eprintln!("── layers");
     layers::check()?;
     eprintln!("── columns");
@@ -38,45 +48,74 @@ pub(crate) fn lint() -> Result<()> {
     eprintln!("── pages");
     pages::check()?;
     eprintln!("── licences, sources, advisories");
-    deny::check()?;
-    run_step("lints", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
+    deny::check()
+}
+
+/// Runs the checks by the compiler, which take minutes.
+fn lint_code(run: Run) -> Result<()> {
+    ensure_component("clippy", &["clippy", "--version"])?;
+    let clippy = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+    run("lints", &mut cargo(&clippy))?;
     // Another set of modules than that of the lints: one that is missing would fail last of all.
-    models("models, checked", &["check"])?;
+    models(run, "models, checked", &["check"])?;
     // A workspace of its own, with a lock of its own, which nothing else compiles on stable Rust.
     let fuzz = ["check", "--manifest-path", fuzz::MANIFEST, "--locked"];
     // In the target folder of this workspace, which has most of the dependencies already.
-    steps::run("fuzz targets, checked", cargo(&fuzz).env("CARGO_TARGET_DIR", "target"))?;
+    run("fuzz targets, checked", cargo(&fuzz).env("CARGO_TARGET_DIR", "target"))?;
     let mut docs = cargo(&["doc", "--workspace", "--no-deps", "--document-private-items"]);
-    steps::run("documentation", docs.env("RUSTDOCFLAGS", "-D warnings"))
+    run("documentation", docs.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
 /// Runs the checks; the whole of them has the slow tests, the models, the build for AArch64, and a
 /// short run of the benchmarks.
 pub(crate) fn run(extent: Extent) -> Result<()> {
     prepare()?;
-    lint()?;
+    lint_text()?;
+    if extent == Extent::Quick {
+        lint_code(steps::run)?;
+    }
     // The tests of the C interface and of the whole system run the release build.
     build::everything()?;
     // Documentation examples run first. Some later tests build single packages into the same
     // folder, which replaces libraries that are also built for C by builds with which the examples
     // cannot be linked.
-    run_step("examples in the documentation", &["test", "--workspace", "--doc"])?;
-    let unsure = again::tests(extent)?;
-    if extent == Extent::Whole {
-        models("models (loom)", &["test", "--release"])?;
-        aarch64::build_if_possible()?;
-        build::bench_smoke()?;
-    }
+    let examples = ["test", "--workspace", "--doc"];
+    steps::run("examples in the documentation", &mut cargo(&examples))?;
+    let programs = again::build()?;
+    let unsure = match extent {
+        Extent::Quick => again::tests(extent, programs)?,
+        Extent::Whole => whole(programs)?,
+    };
     again::report(&unsure);
     eprintln!("── all checks passed");
     Ok(())
+}
+
+/// Runs all tests and, in the third of the processors' time for which these wait, what only the
+/// compiler has to do. Tests that build something use the release build's folder, which that leaves
+/// alone.
+fn whole(programs: Vec<TestProgram>) -> Result<Vec<String>> {
+    let compiled = std::thread::spawn(|| {
+        lint_code(steps::run_aside)?;
+        models(steps::run_aside, "models (loom)", &["test", "--release"])?;
+        aarch64::build_if_possible(steps::run_aside)
+    });
+    let tested = again::tests(Extent::Whole, programs);
+    let compiled = compiled.join().map_err(|_| anyhow!("the checks by the compiler panicked"))?;
+    // Both are told: who mends one should know of the other.
+    let unsure = match (tested, compiled) {
+        (Err(tests), Err(checks)) => bail!("{tests:#}; {checks:#}"),
+        (tested, compiled) => compiled.and(tested)?,
+    };
+    build::bench_smoke()?;
+    Ok(unsure)
 }
 
 /// Runs the tests alone.
 pub(crate) fn tests() -> Result<()> {
     prepare()?;
     build::everything()?;
-    again::report(&again::tests(Extent::Whole)?);
+    again::report(&again::tests(Extent::Whole, again::build()?)?);
     Ok(())
 }
 
@@ -86,8 +125,4 @@ fn prepare() -> Result<()> {
     ensure_go()?;
     c_libraries::fetch();
     Ok(())
-}
-
-fn run_step(what: &str, words: &[&str]) -> Result<()> {
-    steps::run(what, &mut cargo(words))
 }
