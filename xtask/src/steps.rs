@@ -86,10 +86,16 @@ fn text(output: &[u8]) -> std::borrow::Cow<'_, str> {
     String::from_utf8_lossy(output)
 }
 
-/// Returns the same command at the priority of `SCHED_IDLE` (sched(7)), by chrt(1).
+/// What becomes the command that its arguments are, at the priority of `SCHED_IDLE`. That counts
+/// within a session only, where the kernel shares the processors between sessions; so the session
+/// gets the least share, too (sched(7), "The autogroup feature").
+const IDLE: &str = "{ echo 19 >/proc/self/autogroup; } 2>/dev/null; exec chrt --idle 0 \"$@\"";
+
+/// Returns the same command at idle priority, in a session of its own. It ends with this program.
 fn at_idle_priority(command: &Command) -> Command {
-    let mut idle = Command::new("chrt");
-    idle.args(["--idle", "0"]).arg(command.get_program()).args(command.get_args());
+    let mut idle = Command::new("setsid");
+    idle.args(["setpriv", "--pdeathsig", "TERM", "sh", "-c", IDLE, "sh"]);
+    idle.arg(command.get_program()).args(command.get_args());
     for (name, value) in command.get_envs() {
         match value {
             Some(value) => idle.env(name, value),
@@ -119,7 +125,8 @@ mod tests {
         shell.args(["sh", "word"]).env("GIVEN", "yes");
         assert!(run_aside("a shell", &mut shell).is_ok());
         assert!(run_aside("a shell", shell.env("GIVEN", "no")).is_err());
-        let policy = "test $(ps -o policy= -p $$ 2>/dev/null || echo IDL) = IDL";
+        // 41: the scheduling policy, 5 for `SCHED_IDLE` (proc_pid_stat(5)).
+        let policy = "test $(cut -d' ' -f41 /proc/$$/stat) = 5";
         assert!(run_aside("its priority", &mut command(&["sh", "-c", policy])).is_ok());
     }
 }
