@@ -65,44 +65,20 @@ pub(crate) fn run(what: &str, command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs a command to its end when the processors have nothing else to do. What it prints is printed
-/// when it has ended, because other steps run beside it.
+/// Runs a command to its end, beside other steps: what it prints is printed when it has ended.
 pub(crate) fn run_aside(what: &str, command: &mut Command) -> Result<()> {
-    let watch = Stopwatch::start();
+    let start = Instant::now();
     let program = command.get_program().to_string_lossy().into_owned();
-    let mut idle = at_idle_priority(command);
-    let output = idle.stdin(Stdio::null()).output();
+    let output = command.stdin(Stdio::null()).output();
     let output = output.with_context(|| format!("{what}: cannot run {program}"))?;
     let end = if output.status.success() { "aside" } else { "aside, failed" };
-    eprintln!("── {what}, {end}: {:.1} s", watch.start.elapsed().as_secs_f64());
+    eprintln!("── {what}, {end}: {:.1} s", start.elapsed().as_secs_f64());
+    let text = String::from_utf8_lossy;
     eprint!("{}{}", text(&output.stdout), text(&output.stderr));
     if !output.status.success() {
         bail!("{what}: failed ({})", output.status);
     }
     Ok(())
-}
-
-fn text(output: &[u8]) -> std::borrow::Cow<'_, str> {
-    String::from_utf8_lossy(output)
-}
-
-/// What becomes the command that its arguments are, at the priority of `SCHED_IDLE`. That counts
-/// within a session only, where the kernel shares the processors between sessions; so the session
-/// gets the least share, too (sched(7), "The autogroup feature").
-const IDLE: &str = "{ echo 19 >/proc/self/autogroup; } 2>/dev/null; exec chrt --idle 0 \"$@\"";
-
-/// Returns the same command at idle priority, in a session of its own. It ends with this program.
-fn at_idle_priority(command: &Command) -> Command {
-    let mut idle = Command::new("setsid");
-    idle.args(["setpriv", "--pdeathsig", "TERM", "sh", "-c", IDLE, "sh"]);
-    idle.arg(command.get_program()).args(command.get_args());
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => idle.env(name, value),
-            None => idle.env_remove(name),
-        };
-    }
-    idle
 }
 
 /// Runs a command and returns its standard output.
@@ -120,13 +96,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_runs_aside_has_its_words_and_its_environment_and_says_if_it_fails() {
-        let mut shell = command(&["sh", "-c", "test \"$GIVEN\" = yes && test \"$1\" = word"]);
-        shell.args(["sh", "word"]).env("GIVEN", "yes");
-        assert!(run_aside("a shell", &mut shell).is_ok());
-        assert!(run_aside("a shell", shell.env("GIVEN", "no")).is_err());
-        // 41: the scheduling policy, 5 for `SCHED_IDLE` (proc_pid_stat(5)).
-        let policy = "test $(cut -d' ' -f41 /proc/$$/stat) = 5";
-        assert!(run_aside("its priority", &mut command(&["sh", "-c", policy])).is_ok());
+    fn what_runs_aside_says_if_it_fails() {
+        assert!(run_aside("a shell", &mut command(&["true"])).is_ok());
+        assert!(run_aside("a shell", &mut command(&["false"])).is_err());
+        assert!(run_aside("no program", &mut command(&["/nonexistent"])).is_err());
     }
 }

@@ -1,9 +1,9 @@
 //! `cargo xtask test`: all checks, in the order in which they are likely to fail.
 
 use crate::again::Extent;
+use crate::idle::IdleGroup;
 use crate::packages::{TEST, ensure, ensure_component, ensure_go};
 use crate::steps::{self, cargo};
-use crate::test_programs::TestProgram;
 use crate::{
     aarch64, again, build, c_libraries, columns, deny, forks, fuzz, layers, lengths, pages,
     signatures,
@@ -11,11 +11,11 @@ use crate::{
 use anyhow::{Result, anyhow, bail};
 use std::process::Command;
 
-/// The way in which a step runs: [`steps::run`] or [`steps::run_aside`].
-type Run = fn(&str, &mut Command) -> Result<()>;
+/// The way in which a step runs: [`steps::run`], or beside other steps.
+type Run<'r> = &'r dyn Fn(&str, &mut Command) -> Result<()>;
 
 /// Runs cargo on the crates that have models (loom), built as models.
-fn models(run: Run, what: &str, words: &[&str]) -> Result<()> {
+fn models(run: Run<'_>, what: &str, words: &[&str]) -> Result<()> {
     let mut loom = cargo(words);
     loom.args(["-p", "sojourn-shm", "-p", "sojourn-stream", "--tests"]);
     // The flag changes every crate, so the models have a target folder of their own; in the usual
@@ -28,7 +28,7 @@ fn models(run: Run, what: &str, words: &[&str]) -> Result<()> {
 /// lengths, signatures, pages, licences, lints, documentation.
 pub(crate) fn lint() -> Result<()> {
     lint_text()?;
-    lint_code(steps::run)
+    lint_code(&steps::run)
 }
 
 /// Runs the checks of the text, which take seconds.
@@ -52,7 +52,7 @@ fn lint_text() -> Result<()> {
 }
 
 /// Runs the checks by the compiler, which take minutes.
-fn lint_code(run: Run) -> Result<()> {
+fn lint_code(run: Run<'_>) -> Result<()> {
     ensure_component("clippy", &["clippy", "--version"])?;
     let clippy = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
     run("lints", &mut cargo(&clippy))?;
@@ -71,8 +71,10 @@ fn lint_code(run: Run) -> Result<()> {
 pub(crate) fn run(extent: Extent) -> Result<()> {
     prepare()?;
     lint_text()?;
-    if extent == Extent::Quick {
-        lint_code(steps::run)?;
+    // The slow tests wait for a half of their time, in which the compiler has the processors.
+    let idle = if extent == Extent::Whole { IdleGroup::make() } else { None };
+    if idle.is_none() {
+        lint_code(&steps::run)?;
     }
     // The tests of the C interface and of the whole system run the release build.
     build::everything()?;
@@ -82,33 +84,48 @@ pub(crate) fn run(extent: Extent) -> Result<()> {
     let examples = ["test", "--workspace", "--doc"];
     steps::run("examples in the documentation", &mut cargo(&examples))?;
     let programs = again::build()?;
-    let unsure = match extent {
-        Extent::Quick => again::tests(extent, programs)?,
-        Extent::Whole => whole(programs)?,
+    let unsure = match idle {
+        Some(idle) => beside(&idle, || again::tests(extent, programs))?,
+        None => {
+            let unsure = again::tests(extent, programs)?;
+            if extent == Extent::Whole {
+                compile(&steps::run)?;
+            }
+            unsure
+        }
     };
+    if extent == Extent::Whole {
+        build::bench_smoke()?;
+    }
     again::report(&unsure);
     eprintln!("── all checks passed");
     Ok(())
 }
 
-/// Runs all tests and, in the third of the processors' time for which these wait, what only the
-/// compiler has to do. Tests that build something use the release build's folder, which that leaves
-/// alone.
-fn whole(programs: Vec<TestProgram>) -> Result<Vec<String>> {
-    let compiled = std::thread::spawn(|| {
-        lint_code(steps::run_aside)?;
-        models(steps::run_aside, "models (loom)", &["test", "--release"])?;
-        aarch64::build_if_possible(steps::run_aside)
+/// Compiles what no test needs: the models, which run, and the build for AArch64.
+fn compile(run: Run<'_>) -> Result<()> {
+    models(run, "models (loom)", &["test", "--release"])?;
+    aarch64::build_if_possible(run)
+}
+
+/// Runs the tests and, while these wait, what only the compiler has to do. Tests that build
+/// something use the release build's folder, which that leaves alone.
+fn beside(idle: &IdleGroup, tests: impl FnOnce() -> Result<Vec<String>>) -> Result<Vec<String>> {
+    let aside =
+        |what: &str, command: &mut Command| steps::run_aside(what, &mut idle.enclose(command));
+    let (tested, compiled) = std::thread::scope(|scope| {
+        let compiled = scope.spawn(|| {
+            lint_code(&aside)?;
+            compile(&aside)
+        });
+        let tested = tests();
+        (tested, compiled.join().unwrap_or_else(|_| Err(anyhow!("the checks aside panicked"))))
     });
-    let tested = again::tests(Extent::Whole, programs);
-    let compiled = compiled.join().map_err(|_| anyhow!("the checks by the compiler panicked"))?;
-    // Both are told: who mends one should know of the other.
-    let unsure = match (tested, compiled) {
+    match (tested, compiled) {
+        // Both are told: who mends one should know of the other.
         (Err(tests), Err(checks)) => bail!("{tests:#}; {checks:#}"),
-        (tested, compiled) => compiled.and(tested)?,
-    };
-    build::bench_smoke()?;
-    Ok(unsure)
+        (tested, compiled) => compiled.and(tested),
+    }
 }
 
 /// Runs the tests alone.

@@ -130,24 +130,25 @@ impl Sojournd {
         let (pid, before) = info.ok_or(CallError::NoHello)?;
         // The prober is asked without the lock: nothing is waited for under it.
         // A server for one user has nobody to keep apart from that user.
-        let become_now = match before.is_root() || self.is_public {
+        let asked = match before.is_root() || self.is_public {
             true => self.prober.user_of(pid).map(|now| now.filter(|now| !now.is_root())),
             false => Ok(None),
         };
-        if let Ok(Some(now)) = become_now
-            && before.is_root()
-        {
-            self.lock().registry.has_become(client, now);
-        }
-        let now = become_now.ok().flatten().unwrap_or(before);
-        let user = if before.is_root() { now } else { before };
-        let may_move = match (pid, become_now) {
+        let (user, is_another) = match asked {
+            // What was root's process belongs to that user from now on.
+            Ok(Some(now)) if before.is_root() => {
+                self.lock().registry.has_become(client, now);
+                (now, false)
+            }
+            now => (before, now.ok().flatten().is_some_and(|now| now != before)),
+        };
+        let may_move = match (pid, asked) {
             // A process of another PID name space: its holders could not be counted, nor its end be
             // seen.
             (ProcessId::NONE, _) => Err(ReasonT::Namespace),
             // Without an answer nobody knows which rights the process has.
             (_, Err(_)) => Err(ReasonT::Resources),
-            _ if now != user || !self.serves(user) => Err(ReasonT::OtherUser),
+            _ if is_another || !self.serves(user) => Err(ReasonT::OtherUser),
             _ => Ok(()),
         };
         Ok(Standing { pid, user, may_move })
