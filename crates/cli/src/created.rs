@@ -68,6 +68,10 @@ fn check(path: &Path, file: &Metadata) -> Result<(), CreateError> {
         return Ok(());
     }
     let own = geteuid().as_raw();
+    // A file without a name is one that this command was given, as `/dev/fd/3`.
+    if file.nlink() == 0 && file.uid() == own {
+        return Ok(());
+    }
     let folder_of = |path: &Path| path.parent().unwrap_or(Path::new("/")).metadata();
     let folder = folder_of(&path.canonicalize()?)?;
     for (folder, owner) in [(&folder_of(&path)?, named.uid()), (&folder, file.uid())] {
@@ -125,6 +129,10 @@ mod tests {
         create_log(&new).unwrap();
         assert_eq!(fs::metadata(&new).unwrap().mode() & 0o777, 0o600);
         assert!(create(Path::new("/dev/null")).is_ok());
+        let open = File::open(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        let number = std::os::fd::AsRawFd::as_raw_fd(&open);
+        assert!(create(Path::new(&format!("/dev/fd/{number}"))).is_ok());
     }
 
     #[test]
