@@ -232,7 +232,7 @@ mod with_file {
         let variable = home.clone();
         let (done, is_done) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
-            done.send(load([], |name| (name == "HOME").then(|| variable.clone().into())))
+            let _ = done.send(load([], |name| (name == "HOME").then(|| variable.clone().into())));
         });
         let read = is_done.recv_timeout(std::time::Duration::from_secs(30)).unwrap();
         assert_eq!(read, Ok(Config::default()));
