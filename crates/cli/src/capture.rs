@@ -18,14 +18,13 @@ mod sessions;
 mod tap;
 
 use crate::args::Capture as Options;
+use crate::created::create;
 use crate::output::note;
 use crate::signals::Signals;
 use anyhow::{Context as _, Result, bail};
 use sessions::{Belonging, Sessions};
 use sojourn_netif::pcapng::Writer;
-use std::fs::OpenOptions;
 use std::io::{BufWriter, IsTerminal as _, Write};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tap::{Frame, Out, Taps, now_ns};
@@ -79,10 +78,8 @@ pub(crate) fn capture(options: &Options) -> Result<()> {
 fn open(file: Option<&Path>) -> Result<Box<dyn Write>> {
     match file.filter(|file| *file != Path::new("-")) {
         Some(file) => {
-            let mut options = OpenOptions::new();
             // The file has the payload of other users' connections: only its owner may read it.
-            options.write(true).create(true).truncate(true).mode(0o600);
-            let opened = options.open(file);
+            let opened = create(file);
             Ok(Box::new(opened.with_context(|| format!("cannot write {}", file.display()))?))
         }
         None if std::io::stdout().is_terminal() => bail!(

@@ -7,7 +7,7 @@ use crate::server::Silent;
 use crate::sessions::{Row, of_server};
 use anyhow::{Context as _, Result, anyhow};
 use rustix::process::Uid;
-use sojourn_ipc::{Address, Connection, Deadline, Wait};
+use sojourn_ipc::{Address, ConnectOptions, Connection, Deadline, Wait};
 use sojourn_session::pages;
 use sojourn_session::place::Surroundings;
 use sojourn_session::{
@@ -73,13 +73,22 @@ fn addresses(args: &ServerArgs) -> Result<ServerAddresses> {
     Ok(ServerAddresses { addresses, is_named: around.server.is_some() })
 }
 
+/// Connects to the server at `text`, if this user can trust it.
+fn connect(text: &str, options: ConnectOptions) -> Result<Connection> {
+    let user = rustix::process::geteuid();
+    let socket = crate::server::connect(text, user, Some(ANSWER_WITHIN))?;
+    let options = ConnectOptions { wait: Wait::Park, timeout: ANSWER_WITHIN, ..options };
+    Connection::connect(Address::Descriptor(socket), &options).map_err(|error| {
+        // The error begins with the descriptor's number.
+        let error = error.to_string();
+        anyhow!("{text}: {}", error.split_once(": ").map_or(&*error, |(_, cause)| cause))
+    })
+}
+
 /// Checks that the server at `text`, which answers, has the interface version of the installed
 /// preload library.
 pub(crate) fn speaks_with_programs(text: &str) -> Result<()> {
-    let mut options = session_connect_options();
-    options.wait = Wait::Park;
-    options.timeout = ANSWER_WITHIN;
-    let connection = Connection::connect(Address::parse(text)?, &options)?;
+    let connection = connect(text, session_connect_options())?;
     SessionClient::bind_by(connection, Deadline::after(ANSWER_WITHIN)).map(drop).with_context(
         || format!("{text}: the session server does not take programs of this version, which would stay in the kernel; replace it: sojourn server stop"),
     )
@@ -104,11 +113,7 @@ impl Client {
     }
 
     fn connect_to(text: &str) -> Result<Self> {
-        crate::server::answers(text)?;
-        let mut options = admin_connect_options();
-        options.wait = Wait::Park;
-        options.timeout = ANSWER_WITHIN;
-        let connection = Connection::connect(Address::parse(text)?, &options)?;
+        let connection = connect(text, admin_connect_options())?;
         let who = sojourn_ipc::peer(connection.socket().as_fd())?;
         let admin = AdminClient::bind_by(connection, Deadline::after(ANSWER_WITHIN))
             .with_context(|| format!("{text}: is no session server"))?;
@@ -202,5 +207,46 @@ impl Client {
         let mut set = [rustix::event::PollFd::new(&socket, rustix::event::PollFlags::RDHUP)];
         let timeout = rustix::time::Timespec::try_from(within).ok();
         Ok(rustix::io::retry_on_intr(|| rustix::event::poll(&mut set, timeout.as_ref()))? > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, accept, bind, listen, socket_with};
+    use std::os::fd::OwnedFd;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    fn socket() -> OwnedFd {
+        let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+        socket_with(family, kind, SocketFlags::CLOEXEC, None).unwrap()
+    }
+
+    /// Who listens at the next connection may be another one than who was looked at.
+    #[test]
+    fn a_server_is_asked_over_the_connection_by_which_it_was_judged() {
+        let place = format!("@sojourn-cli-once-{}", std::process::id());
+        let name = Address::parse(&place).unwrap().socket_address().unwrap();
+        let listener = socket();
+        bind(&listener, &name).unwrap();
+        listen(&listener, 8).unwrap();
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let connections = scope.spawn(|| {
+                let mut count = 0;
+                loop {
+                    drop(accept(&listener).unwrap());
+                    if is_over.load(Ordering::SeqCst) {
+                        return count;
+                    }
+                    count += 1;
+                }
+            });
+            let error = Client::connect_to(&place).map(|_| ()).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("{place}: ")) && !error.contains("fd:"), "{error}");
+            is_over.store(true, Ordering::SeqCst);
+            rustix::net::connect(socket(), &name).unwrap();
+            assert_eq!(connections.join().unwrap(), 1);
+        });
     }
 }

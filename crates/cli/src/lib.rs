@@ -18,6 +18,7 @@ mod args_tests;
 mod beside;
 mod capture;
 mod client;
+mod created;
 mod doctor;
 mod environment;
 mod failure;

@@ -39,15 +39,16 @@ pub(crate) fn process_number<S: Serializer>(
     pid.0.serialize(to)
 }
 
-/// Formats a value as indented JSON. All control characters are escaped, also those that JSON
-/// allows in strings: a terminal may obey them.
+/// Formats a value as indented JSON. All characters that `printable` replaces are escaped, also
+/// those that JSON allows in strings: a terminal may obey them.
 pub(crate) fn json(value: &impl Serialize) -> Result<String> {
     let text = serde_json::to_string_pretty(value).context("cannot make JSON")?;
     let mut escaped = String::with_capacity(text.len() + 1);
     for one in text.chars() {
-        match one {
-            '\u{7f}'..='\u{9f}' => escaped.push_str(&format!("\\u{:04x}", u32::from(one))),
-            _ => escaped.push(one),
+        // All of them have four digits.
+        match one != '\n' && (one.is_control() || directs(one)) {
+            true => escaped.push_str(&format!("\\u{:04x}", u32::from(one))),
+            false => escaped.push(one),
         }
     }
     escaped.push('\n');
@@ -196,7 +197,7 @@ mod tests {
         let name = "a\u{1b}]0;x\u{7}\u{9b}2J\u{7f}\u{202e}b";
         assert_eq!(noted(&format!("{name}\nc")), "sojourn: a?]0;x??2J??b\nc\n");
         let text = json(&[name]).unwrap();
-        assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
+        assert!(!text.chars().any(|c| (c.is_control() && c != '\n') || directs(c)), "{text:?}");
         assert_eq!(serde_json::from_str::<Vec<String>>(&text).unwrap(), [name]);
     }
 

@@ -6,19 +6,19 @@
 //! Not here: calls to the server (`client`).
 
 use crate::beside;
+use crate::created::create_log;
 use anyhow::{Context as _, Result, anyhow, bail};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::Uid;
 use rustix::time::Timespec;
 use sojourn_ipc::Address;
 use sojourn_session::place::Surroundings;
 use sojourn_session::trust;
-use std::fs::File;
 use std::io::Read as _;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -68,6 +68,21 @@ pub(crate) fn answers(address: &str) -> Result<(), Silent> {
 
 /// Checks that a server that `user` can trust (`trust`) listens at `address`.
 pub(crate) fn answers_to(address: &str, user: Uid) -> Result<(), Silent> {
+    match connect(address, user, None) {
+        // The listener's queue is full: a server listens, and is busy.
+        Err(Silent::System(_, Errno::AGAIN)) => Ok(()),
+        connected => connected.map(drop),
+    }
+}
+
+/// Connects to the server at `address`, if `user` can trust it (`trust`): whoever listens is judged
+/// by this very connection, because another one may listen at the next. `within`: how long the
+/// listener's queue may be full; `None` to fail at once (`EAGAIN`).
+pub(crate) fn connect(
+    address: &str,
+    user: Uid,
+    within: Option<Duration>,
+) -> Result<OwnedFd, Silent> {
     let silent = |error| match error {
         Errno::NOENT | Errno::CONNREFUSED | Errno::NOTDIR => Silent::Nobody(address.into()),
         Errno::ACCESS => Silent::Permission(address.into()),
@@ -76,18 +91,15 @@ pub(crate) fn answers_to(address: &str, user: Uid) -> Result<(), Silent> {
     let Some(name) = Address::parse(address)?.socket_address() else {
         return Err(Silent::Nobody(address.into()));
     };
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let wait = if within.is_none() { SocketFlags::NONBLOCK } else { SocketFlags::empty() };
+    let flags = SocketFlags::CLOEXEC | wait;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
         .map_err(silent)?;
-    match rustix::net::connect(&socket, &name) {
-        Ok(()) => {}
-        // The listener's queue is full: a server listens, and is busy.
-        Err(Errno::AGAIN) => return Ok(()),
-        Err(error) => return Err(silent(error)),
-    }
+    set_socket_timeout(&socket, Timeout::Send, within).map_err(silent)?;
+    rustix::net::connect(&socket, &name).map_err(silent)?;
     let listener = sojourn_ipc::peer(socket.as_fd()).map_err(silent)?;
     match trust::is_trusted(address, listener, user) {
-        true => Ok(()),
+        true => Ok(socket),
         false => Err(Silent::Foreign(address.into(), listener.user())),
     }
 }
@@ -186,13 +198,7 @@ fn spawn(
     log: &Path,
     idle_exit_s: Option<u32>,
 ) -> Result<Child> {
-    let flags = OFlags::WRONLY
-        | OFlags::CREATE
-        | OFlags::APPEND
-        | OFlags::TRUNC
-        | OFlags::NOFOLLOW
-        | OFlags::CLOEXEC;
-    let errors = rustix::fs::open(log, flags, Mode::RUSR | Mode::WUSR).with_context(|| {
+    let errors = create_log(log).with_context(|| {
         format!("{}: cannot be written; name a folder that is there and yours", log.display())
     })?;
     let mut command = Command::new(program);
@@ -204,7 +210,7 @@ fn spawn(
     if let Some(seconds) = idle_exit_s {
         command.args(["--idle-exit", &seconds.to_string()]);
     }
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::from(errors));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors);
     // SAFETY: both calls are plain system calls, which are allowed between fork and exec; they
     // touch no memory of this process.
     unsafe {

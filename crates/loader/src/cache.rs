@@ -41,6 +41,8 @@ struct Cache {
     /// The folder, with the folder that contains it.
     folder: CString,
     parent: CString,
+    /// What the environment names: the home folder, or `parent`.
+    named: CString,
     /// The loader's own file.
     loader: FileState,
 }
@@ -59,13 +61,16 @@ pub(crate) fn open(environment: &[*const c_char], loader: Option<&libc::stat>) {
         let value = unsafe { CStr::from_ptr(text.add(name.len())) }.to_bytes();
         value.starts_with(b"/").then_some(value)
     };
-    let parent = variable(b"XDG_CACHE_HOME=").map(<[u8]>::to_vec);
-    let parent = parent.or_else(|| Some([variable(b"HOME=")?, b"/.cache"].concat()));
     let cache = || {
-        let parent = parent?;
+        let (named, rest) = match variable(b"XDG_CACHE_HOME=") {
+            Some(named) => (named, &b""[..]),
+            None => (variable(b"HOME=")?, &b"/.cache"[..]),
+        };
+        let parent = [named, rest].concat();
+        let named = CString::new(named).ok()?;
         let folder = CString::new([&parent, &b"/sojourn"[..]].concat()).ok()?;
         let loader = FileState::of(loader?);
-        Some(Cache { folder, parent: CString::new(parent).ok()?, loader })
+        Some(Cache { folder, parent: CString::new(parent).ok()?, named, loader })
     };
     let _ = CACHE.set(cache());
 }
@@ -128,9 +133,13 @@ fn is_settled(file: &FileState) -> bool {
 
 /// Returns true if a file or folder is this user's own, and no one else can write it.
 fn is_own(status: &libc::stat) -> bool {
+    status.st_uid == user() && status.st_mode & 0o022 == 0
+}
+
+/// Returns the effective user.
+fn user() -> u32 {
     // SAFETY: no arguments, no effect.
-    let user = unsafe { raw::call(libc::SYS_geteuid, [0; 6]) };
-    status.st_uid as isize == user && status.st_mode & 0o022 == 0
+    unsafe { raw::call(libc::SYS_geteuid, [0; 6]) as u32 }
 }
 
 /// An open file, which Drop closes.
@@ -188,6 +197,18 @@ impl Cache {
         raw::status(folder.0).filter(is_own).map(|_| folder)
     }
 
+    /// Makes the folder, unless the environment names another user's folder or link.
+    fn make_folder(&self) -> Option<Opened> {
+        let user = user();
+        let named = Opened::at(libc::AT_FDCWD, &self.named, libc::O_PATH);
+        if let Some(named) = named {
+            raw::status(named.0).filter(|status| [user, 0].contains(&status.st_uid))?;
+        }
+        make(&self.parent);
+        make(&self.folder);
+        self.folder()
+    }
+
     fn read(&self, key: &Key) -> Option<Vec<u8>> {
         let file = self.folder()?.open(&name(key), libc::O_RDONLY)?;
         let status = raw::status(file.0).filter(is_own).filter(is_file)?;
@@ -202,11 +223,7 @@ impl Cache {
             // The kernel would send `SIGXFSZ`, which ends the program.
             return None;
         }
-        let folder = self.folder().or_else(|| {
-            make(&self.parent);
-            make(&self.folder);
-            self.folder()
-        })?;
+        let folder = self.folder().or_else(|| self.make_folder())?;
         let new = CString::new(format!(".new-{}", raw::thread_number())).ok()?;
         let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL;
         let file = folder.open(&new, flags).or_else(|| {

@@ -26,7 +26,7 @@ use pool::{Job, Pool};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
+use rustix::fs::{SealFlags, Stat, fcntl_get_seals, fstat};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, Shutdown, SocketFlags, SocketType, shutdown, socketpair,
@@ -47,6 +47,10 @@ pub(crate) const CLIENT: u8 = b'C';
 /// Bytes of the largest memory that goes to the server: a session's record
 /// (`sojourn_pump::sealed`).
 const MEMORY_MAX: u64 = 96 << 20;
+/// Bytes by which memory may be rounded up: to two large pages.
+const MEMORY_ROUNDING: u64 = 4 << 20;
+/// Bytes of a block of stat(2).
+const BLOCK: u64 = 512;
 const CONTROL: u64 = u64::MAX;
 const EVENTS: usize = 64;
 /// The interval at which the first thread looks whether all others are lost.
@@ -249,11 +253,16 @@ fn is_end(fd: BorrowedFd<'_>) -> bool {
 
 /// Returns true for a file in memory that nobody can change any more, and that is small enough to
 /// be released quickly. Only files in memory have seals (fcntl(2)), and neither question waits for
-/// anybody.
+/// anybody. A file can have more memory than its length shows (fallocate(2),
+/// `FALLOC_FL_KEEP_SIZE`), so that what it has is counted.
 fn is_memory(fd: BorrowedFd<'_>) -> bool {
     let fixed = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW;
-    fcntl_get_seals(fd).is_ok_and(|seals| seals.contains(fixed))
-        && fstat(fd).is_ok_and(|found| u64::try_from(found.st_size).is_ok_and(|n| n <= MEMORY_MAX))
+    let is_small = |found: Stat| {
+        let held = u64::try_from(found.st_blocks).map_or(u64::MAX, |n| n.saturating_mul(BLOCK));
+        u64::try_from(found.st_size).is_ok_and(|n| n <= MEMORY_MAX)
+            && held <= MEMORY_MAX + MEMORY_ROUNDING
+    };
+    fcntl_get_seals(fd).is_ok_and(|seals| seals.contains(fixed)) && fstat(fd).is_ok_and(is_small)
 }
 
 /// A message of the server.
@@ -293,5 +302,21 @@ mod tests {
         proxy.receive_control();
         assert!(proxy.control.is_none());
         assert_eq!(reported(&proxy), 0, "the first thread would never sleep again");
+    }
+
+    #[test]
+    fn memory_counts_as_much_as_it_takes_to_release() {
+        use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, fcntl_add_seals, memfd_create};
+        let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW;
+        let sealed = |beyond: u64| {
+            let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+            let file = memfd_create("test", flags).unwrap();
+            rustix::io::write(&file, b"a record").unwrap();
+            fallocate(&file, FallocateFlags::KEEP_SIZE, 0, beyond).unwrap();
+            fcntl_add_seals(&file, seals).unwrap();
+            is_memory(file.as_fd())
+        };
+        assert!(sealed(4096));
+        assert!(!sealed(MEMORY_MAX + 2 * MEMORY_ROUNDING), "beyond the end of the file");
     }
 }

@@ -6,21 +6,43 @@
 //! began to listen. Not here: the choice of an address (`place`).
 
 use crate::place::{SYSTEM, stat_directory};
+use crate::unmapped::unmapped_user;
+use rustix::fs::{FileType, lstat, readlink};
 use rustix::process::Uid;
 use sojourn_ipc::Credentials;
-use std::path::Path;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+/// The most symbolic links of a path that are followed (`MAXSYMLINKS` of the kernel).
+const LINKS_MAX: usize = 40;
 
 /// Returns true if this is the address of the system's server, as seen from here or in the root
 /// folder of another process (`/proc/PID/root`). Only root can put anything there, so root has
 /// chosen as whom that server runs.
 #[must_use]
 pub fn is_systems(address: &str) -> bool {
+    in_root_folder(address).path == SYSTEM
+}
+
+/// A path, apart from the root folder in which it is looked up.
+struct InRootFolder<'a> {
+    root: &'a str,
+    path: &'a str,
+}
+
+/// Divides a path at the end of the root folder of another process (`/proc/PID/root`), if it begins
+/// with one.
+fn in_root_folder(path: &str) -> InRootFolder<'_> {
     let inside = |rest: &str| {
-        let (pid, path) = rest.split_once('/')?;
+        let (pid, after) = rest.split_once('/')?;
         let is_number = pid.bytes().all(|byte| byte.is_ascii_digit()) && !pid.is_empty();
-        path.strip_prefix("root").filter(|_| is_number).map(|path| path == SYSTEM)
+        let inside = after.strip_prefix("root").filter(|inside| inside.starts_with('/'))?;
+        is_number.then_some(inside.len())
     };
-    address == SYSTEM || address.strip_prefix("/proc/").and_then(inside) == Some(true)
+    let len = path.strip_prefix("/proc/").and_then(inside).unwrap_or(path.len());
+    let (root, path) = path.split_at(path.len() - len);
+    InRootFolder { root: if root.is_empty() { "/" } else { root }, path }
 }
 
 /// Returns true if `user` can trust the process that listens at an address: root's, the user's own,
@@ -28,26 +50,82 @@ pub fn is_systems(address: &str) -> bool {
 #[must_use]
 pub fn is_trusted(address: &str, listener: Credentials, user: Uid) -> bool {
     let owner = listener.user();
-    owner.is_root() || owner == user || is_systems(address) || is_let_by_root(address, listener)
+    owner.is_root()
+        || owner == user
+        || is_systems(address)
+        || is_let_by_root(address, listener, user)
 }
 
 /// Returns true if the socket is in a directory of root's that others cannot write to, except the
 /// listener's group: root has given the directory to it. An access control list other than that
 /// shows as rights of the directory's group (acl(5)), which then is not the listener's.
-fn is_let_by_root(address: &str, listener: Credentials) -> bool {
+///
+/// The path is looked up once more here, after the connection was made: so nobody else may be able
+/// to lead it elsewhere (`is_held`).
+fn is_let_by_root(address: &str, listener: Credentials, user: Uid) -> bool {
     const OTHERS_WRITE: u32 = 0o002;
     const GROUP_WRITES: u32 = 0o020;
     // An abstract name has no directory.
     let path = Some(Path::new(address)).filter(|_| !address.starts_with('@'));
-    let Some(directory) = path.and_then(Path::parent) else { return false };
-    // A path without a directory is one in the working directory.
-    let here = Path::new(".");
-    let directory = if directory == Path::new("") { here } else { directory };
+    let path = path.and_then(|path| std::path::absolute(path).ok());
+    let Some(directory) = path.as_deref().and_then(Path::parent) else { return false };
     stat_directory(directory).is_ok_and(|found| {
         found.st_uid == 0
             && found.st_mode & OTHERS_WRITE == 0
             && (found.st_mode & GROUP_WRITES == 0 || found.st_gid == listener.gid)
-    })
+    }) && directory.parent().is_none_or(|parent| is_held(parent, user))
+}
+
+/// Returns true if nobody but root and the user decides to what an absolute path leads: each
+/// directory and each symbolic link on the way is theirs, and others can replace none of them.
+fn is_held(path: &Path, user: Uid) -> bool {
+    let Some(InRootFolder { root, path }) = path.to_str().map(in_root_folder) else { return false };
+    let is_told_apart = unmapped_user() != Some(user);
+    let is_ours = |uid: u32| uid == 0 || (uid == user.as_raw() && is_told_apart);
+    let mut at = PathBuf::from(root);
+    let mut rest = parts(path.as_bytes());
+    let mut links = 0;
+    while let Some(part) = rest.pop() {
+        if part == ".." {
+            // Above the root folder is nothing.
+            if at != Path::new(root) {
+                at.pop();
+            }
+            continue;
+        }
+        at.push(part);
+        let Ok(found) = lstat(&at) else { return false };
+        match FileType::from_raw_mode(found.st_mode) {
+            _ if !is_ours(found.st_uid) => return false,
+            FileType::Directory if !can_others_replace_in(&found) => {}
+            FileType::Symlink if links < LINKS_MAX => {
+                let Ok(to) = readlink(&at, Vec::new()) else { return false };
+                links += 1;
+                at.pop();
+                if to.as_bytes().starts_with(b"/") {
+                    at = PathBuf::from(root);
+                }
+                rest.extend(parts(to.as_bytes()));
+            }
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// Returns true if others than its owner can rename or remove what its owner or root has in a
+/// directory.
+fn can_others_replace_in(directory: &rustix::fs::Stat) -> bool {
+    const STICKY: u32 = 0o1000;
+    let by_group = directory.st_mode & 0o020 != 0 && directory.st_gid != 0;
+    directory.st_mode & STICKY == 0 && (by_group || directory.st_mode & 0o002 != 0)
+}
+
+/// Returns the parts of a path, the last one first.
+fn parts(path: &[u8]) -> Vec<OsString> {
+    let parts = path.split(|byte| *byte == b'/').rev();
+    let parts = parts.filter(|part| !part.is_empty() && *part != b".");
+    parts.map(|part| OsStr::from_bytes(part).to_owned()).collect()
 }
 
 #[cfg(test)]
@@ -120,5 +198,55 @@ mod tests {
             }
         }
         std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    /// Whoever owns a directory above that of the socket leads the path first to a socket of its
+    /// own, and to a directory of root's when that is looked at.
+    #[test]
+    fn a_path_that_others_can_lead_elsewhere_is_none_that_root_has_given() {
+        const OTHER: u32 = 4712;
+        let name = format!("sojourn-trust-path-{}", std::process::id());
+        let top = std::env::temp_dir().join(name);
+        std::fs::DirBuilder::new().mode(0o755).create(&top).unwrap();
+        let make = |path: &Path, owner: u32, mode: u32| {
+            std::fs::create_dir(path).ok()?;
+            std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).ok()?;
+            chown(path, Some(owner), Some(owner)).ok()
+        };
+        let link = |path: &Path, owner: u32| {
+            std::os::unix::fs::symlink(top.join("good"), path).ok()?;
+            std::os::unix::fs::lchown(path, Some(owner), Some(owner)).ok()
+        };
+        let made = || {
+            for (name, owner, mode) in
+                [("good", 0, 0o755), ("own", 4711, 0o755), ("foreign", OTHER, 0o755)]
+            {
+                make(&top.join(name), owner, mode)?;
+                make(&top.join(name).join("run"), 0, 0o755)?;
+            }
+            make(&top.join("open"), 0, 0o777)?;
+            make(&top.join("open/run"), 0, 0o755)?;
+            make(&top.join("sticky"), 0, 0o1777)?;
+            make(&top.join("sticky/run"), 0, 0o755)?;
+            link(&top.join("link"), 0)?;
+            link(&top.join("sticky/link"), OTHER)
+        };
+        if made().is_none() {
+            eprintln!("skipped: not root");
+        } else {
+            let is_trusted = |path: &str, user: u32| {
+                let address = top.join(path);
+                super::is_trusted(address.to_str().unwrap(), listener(OTHER), Uid::from_raw(user))
+            };
+            for path in ["good/run/server", "own/run/server", "sticky/run/server"] {
+                assert!(is_trusted(path, 4711), "{path}");
+            }
+            assert!(is_trusted("link/run/server", 0) && is_trusted("own/../good/run/server", 4711));
+            for path in ["foreign/run/server", "open/run/server", "sticky/link/run/server"] {
+                assert!(!is_trusted(path, 4711), "{path}");
+            }
+            assert!(!is_trusted("own/run/server", 0), "another user's");
+        }
+        std::fs::remove_dir_all(&top).unwrap();
     }
 }

@@ -158,6 +158,28 @@ fn files_that_others_could_have_written_are_not_used() {
     }
 }
 
+/// As where root keeps another user's environment: that user's folder would be root's, and a link
+/// would have root make folders anywhere.
+#[test]
+fn nothing_is_made_in_another_users_folder() {
+    let world = World::new();
+    let file = world.kept();
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("skipped: not root");
+    }
+    fs::remove_dir_all(file.parent().unwrap()).unwrap();
+    std::os::unix::fs::chown(&world.caches, Some(65534), None).unwrap();
+    assert_eq!(world.says(), "loaded");
+    assert_eq!(world.files(), Vec::<PathBuf>::new());
+    let link = world.sandbox.folder().join("link");
+    let target = world.sandbox.folder().join("target");
+    fs::create_dir(&target).unwrap();
+    symlink(&target, &link).unwrap();
+    std::os::unix::fs::lchown(&link, Some(65534), None).unwrap();
+    assert_eq!(world.says_with(&link), "loaded");
+    assert!(!target.join("sojourn").exists());
+}
+
 #[test]
 fn a_program_is_loaded_without_a_cache() {
     let world = World::new();

@@ -3,6 +3,7 @@
 //! Not here: the measurement (`time`), the numbers (`sojourn_time`).
 
 use crate::args::Time;
+use crate::created::create;
 use crate::output::{Table, printable};
 use crate::sessions::{PROC, program_of};
 use anyhow::{Context as _, Result};
@@ -43,8 +44,7 @@ impl<'o> TimeOutput<'o> {
                 Bar::of(&format!("{} in the {}", home.protocol.word(), home.home.word()), home)
             };
             let bars: Vec<Bar> = homes.iter().map(bar).collect();
-            std::fs::write(file, svg(&bars))
-                .with_context(|| format!("{}: cannot be written", file.display()))?;
+            write_file(file, &svg(&bars))?;
         }
         self.again(sessions, taken)
     }
@@ -60,14 +60,18 @@ impl<'o> TimeOutput<'o> {
     /// The report on a program goes to standard error, apart from the program's own output.
     fn write(&self, text: &str) -> Result<()> {
         match (&self.options.output, self.options.command.is_empty()) {
-            (Some(file), _) => std::fs::write(file, text)
-                .with_context(|| format!("{}: cannot be written", file.display())),
+            (Some(file), _) => write_file(file, text),
             (None, true) => crate::output::print(text),
             (None, false) => {
                 std::io::stderr().write_all(text.as_bytes()).context("cannot write the report")
             }
         }
     }
+}
+
+fn write_file(path: &Path, text: &str) -> Result<()> {
+    let write = || -> Result<()> { Ok(create(path)?.write_all(text.as_bytes())?) };
+    write().with_context(|| format!("{}: cannot be written", path.display()))
 }
 
 /// Formats the report as text.

@@ -13,6 +13,7 @@ use crate::process::library::Library;
 use core::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use sojourn_ipc::{Address, ConnectOptions, Connection, Deadline};
 use sojourn_proto::record::SessionRecord;
@@ -57,6 +58,8 @@ fn connect_to(place: &str) -> Option<OwnedFd> {
     let flags = SocketFlags::CLOEXEC;
     let socket =
         rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).ok()?;
+    // Whoever listens may let its queue be full for ever.
+    set_socket_timeout(&socket, Timeout::Send, Some(ANSWER_LIMIT)).ok()?;
     rustix::net::connect(&socket, &address).ok()?;
     let listener = sojourn_ipc::peer(socket.as_fd()).ok()?;
     is_trusted(place, listener, rustix::process::geteuid()).then_some(socket)
@@ -234,5 +237,26 @@ mod tests {
             assert!(connect_to(&place).is_none(), "{place}: another user's");
         }
         std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// Listens with room for one connection more than is taken, and takes none.
+    #[test]
+    fn who_lets_its_queue_be_full_holds_nobody_up() {
+        let place = format!("@sojourn-library-full-{}", std::process::id());
+        let _listener = listener(&place, geteuid()).unwrap();
+        let address = Address::parse(&place).unwrap().socket_address().unwrap();
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let mut waiting = Vec::new();
+        loop {
+            let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+            let socket = rustix::net::socket_with(family, kind, flags, None).unwrap();
+            if rustix::net::connect(&socket, &address).is_err() {
+                break;
+            }
+            waiting.push(socket);
+        }
+        let (done, is_done) = std::sync::mpsc::channel();
+        std::thread::spawn(move || done.send(connect_to(&place).is_none()));
+        assert_eq!(is_done.recv_timeout(10 * ANSWER_LIMIT), Ok(true));
     }
 }

@@ -8,11 +8,17 @@ use super::error::ConfigError;
 use super::names::unknown;
 use super::settings::{SETTINGS, Setting};
 use super::values::Config;
+use rustix::fs::OFlags;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::ErrorKind;
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use toml::{Spanned, Value};
+
+/// The longest file that is read (bytes).
+const LEN_MAX: u64 = 1 << 20;
 
 /// A setting as it stands on a command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +71,7 @@ pub fn load_noting<'a>(
     let mut config = Config::default();
     let is_named = variable("SOJOURN_CONFIG").is_some_and(|path| !path.is_empty());
     for path in default_paths(&variable) {
-        match std::fs::read_to_string(&path) {
+        match read(&path, is_named) {
             Ok(text) => {
                 config.apply_file(&path, &text)?;
                 break;
@@ -88,6 +94,19 @@ pub fn load_noting<'a>(
         config.apply_flag(name, value)?;
     }
     Ok(config)
+}
+
+/// Reads a configuration file. Only one that the user named may be a pipe that has yet to be
+/// written: root may have been left another user's `HOME`, where a pipe would be waited for.
+fn read(path: &Path, is_named: bool) -> std::io::Result<String> {
+    let flags = if is_named { 0 } else { OFlags::NONBLOCK.bits().cast_signed() };
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let mut text = String::new();
+    let len = file.take(LEN_MAX + 1).read_to_string(&mut text)?;
+    match len as u64 > LEN_MAX {
+        true => Err(std::io::Error::new(ErrorKind::FileTooLarge, "too long for a configuration")),
+        false => Ok(text),
+    }
 }
 
 impl Config {

@@ -219,4 +219,27 @@ mod with_file {
         );
         assert_eq!(paths(&[("SOJOURN_CONFIG", "")]), [etc]);
     }
+
+    /// As where root keeps another user's `HOME`.
+    #[test]
+    fn a_file_that_nobody_named_is_neither_waited_for_nor_read_without_end() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        let home = std::env::temp_dir().join(format!("sojourn-config-{}", std::process::id()));
+        let folder = home.join(".config");
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("sojourn.toml");
+        mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let variable = home.clone();
+        let (done, is_done) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let _ = done.send(load([], |name| (name == "HOME").then(|| variable.clone().into())));
+        });
+        let read = is_done.recv_timeout(std::time::Duration::from_secs(30)).unwrap();
+        assert_eq!(read, Ok(Config::default()));
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        let read = load([], |name| (name == "HOME").then(|| home.clone().into()));
+        assert!(matches!(read, Err(ConfigError::Read { .. })), "{read:?}");
+        std::fs::remove_dir_all(&home).unwrap();
+    }
 }
