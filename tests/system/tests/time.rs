@@ -52,8 +52,9 @@ os.waitpid(child, 0)
 sys.exit(7)
 ";
 
-/// `serve PORT_FILE`, and `call PORT END_FILE`: bytes there and back until the file is there. Nothing
-/// is on its way when an end sends, so both directions leave the kernel soon after the move.
+/// `serve PORT_FILE`, and `call PORT END_FILE`: bytes there and back until the file is there.
+/// Nothing is on its way when an end sends, so both directions leave the kernel soon after the
+/// move.
 const EXCHANGE: &str = "
 import os, socket, sys
 if sys.argv[1] == 'serve':
