@@ -100,7 +100,8 @@ fn who_passes_a_descriptor_on_does_not_wait_for_its_program_to_read() {
 /// What may become of an end while its bytes are to follow, and whose next user is the kernel.
 #[test]
 fn what_is_to_follow_is_not_lost_to_the_next_holder_when_the_kernel_serves_an_operation() {
-    let operations: [(&str, fn(i32)); 6] = [
+    type Operation = fn(i32);
+    let operations: [(&str, Operation); 6] = [
         ("passed on", |fd| library().passing(fd)),
         ("before exec", |fd| library().go_home(fd, ReasonT::Exec, false)),
         ("an option", |fd| library().option_changed(fd, SocketOption::Binding)),
