@@ -393,22 +393,31 @@ impl Session {
         if self.service.is_any() {
             return self.input_by_service();
         }
+        // A pipe tells at its writing end, too, what it holds.
+        let written = if self.kind() == KindT::Pipe { self.unread(true) } else { 0 };
         let rx = lock(&self.rx);
-        match (&rx.stream, rx.phase) {
+        let received = match (&rx.stream, rx.phase) {
             (Some(stream), RxPhase::Ring | RxPhase::Joined) if stream.peer_uses_ring() => {
                 stream.available().unwrap_or(0)
             }
             (Some(stream), RxPhase::Residue(residue)) => residue.rest_in_ring(stream),
             _ => 0,
-        }
+        };
+        written + received
     }
 
     /// Counts the bytes that `SIOCOUTQ` must add to the kernel's count. Bytes that lie in a TCP
     /// peer's ring count as acknowledged, read or not.
     pub(crate) fn output_queue(&self) -> usize {
+        self.unread(self.kind() == KindT::Unix)
+    }
+
+    /// Counts the bytes sent past the kernel that the peer has not read; those in the ring of a
+    /// session that is away only if `counts_ring`.
+    fn unread(&self, counts_ring: bool) -> usize {
         let tx = lock(&self.tx);
         match (&tx.stream, tx.phase) {
-            (Some(stream), TxPhase::Ring) if self.kind() == KindT::Unix => stream.pending(),
+            (Some(stream), TxPhase::Ring) if counts_ring => stream.pending(),
             (Some(stream), TxPhase::Flushing) => {
                 stream.own_leftover().unwrap_or(0).saturating_sub(tx.flushed)
             }

@@ -55,6 +55,12 @@ impl Pair {
         Self::of(KindT::Tcp, [one.into(), two.into()])
     }
 
+    /// A pipe, whose end 0 writes.
+    pub(crate) fn pipe() -> Self {
+        let (reads, writes) = rustix::pipe::pipe().unwrap();
+        Self::of(KindT::Pipe, [writes, reads])
+    }
+
     /// UDP sockets that are connected to each other. Calls on the first wait, `limit` at most.
     pub(crate) fn datagrams(limit: Duration) -> Self {
         let ends = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());

@@ -1,10 +1,10 @@
-# An exchange over a Unix stream that compares every byte: `echo.pl serve PATH`, `echo.pl ask PATH N`.
-# The asking end says at last whether a stream is mapped: then the session is away.
+# An exchange over a Unix stream that compares every byte: `echo.pl serve PATH`, `echo.pl ask PATH N [SECONDS]`.
+# The asking end says at last whether a stream is mapped: then the session is away. Until it is, more than N questions are asked for SECONDS at most.
 use strict;
 use warnings;
 use Socket;
 
-my ($role, $path, $count) = @ARGV;
+my ($role, $path, $count, $patience) = (@ARGV, 0, 0);
 my $piece = 64;
 socket(my $socket, AF_UNIX, SOCK_STREAM, 0) or die "socket: $!";
 
@@ -20,9 +20,15 @@ sub answer {
     }
 }
 
+sub is_away {
+    open(my $maps, '<', '/proc/self/maps') or die "maps: $!";
+    return scalar grep(/sojourn-stream/, <$maps>);
+}
+
 sub ask {
     connect($socket, pack_sockaddr_un($path)) or die "connect: $!";
-    for my $number (1 .. $count) {
+    my $limit = time() + $patience;
+    for (my $number = 1; $number <= $count || (!is_away() && time() < $limit); $number++) {
         my $sent = sprintf("%0${piece}d", $number);
         syswrite($socket, $sent) == $piece or die "write: $!";
         my $received = '';
@@ -32,8 +38,7 @@ sub ask {
         }
         $received eq $sent or die "question $number: $received";
     }
-    open(my $maps, '<', '/proc/self/maps') or die "maps: $!";
-    print grep(/sojourn-stream/, <$maps>) ? "away\n" : "kernel\n";
+    print is_away() ? "away\n" : "kernel\n";
 }
 
 $role eq 'serve' ? answer() : ask();

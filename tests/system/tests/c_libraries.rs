@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const QUESTIONS: &str = "5000";
+/// How long the asking end goes on after them until its session is away, in seconds.
+const MORE_S: &str = "30";
 
 /// Returns the root folders of the releases that have been fetched.
 fn releases() -> Vec<PathBuf> {
@@ -54,7 +56,10 @@ impl Root {
         if mode == Mode::Sojourn {
             // Set by the script itself, so that `unshare` and `chroot`, which are the host's
             // programs, do not load the library.
-            let preloaded = "@ENV{qw(LD_PRELOAD SOJOURN_SERVER)} = splice(@ARGV, 0, 2); exec @ARGV";
+            // Not measured: a session that is slower away, as any may be on a busy machine, would
+            // be in the kernel at the end.
+            let preloaded = "@ENV{qw(LD_PRELOAD SOJOURN_SERVER)} = splice(@ARGV, 0, 2); \
+                             $ENV{SOJOURN_MEASURE_BULK} = 'off'; exec @ARGV";
             command.args(["-e", preloaded, "/preload.so", "/server", "/usr/bin/perl"]);
         }
         command.arg("/echo.pl").args(words);
@@ -71,7 +76,8 @@ impl Root {
             assert!(server.is_running() && begun.elapsed() < PATIENCE, "nobody listens");
             std::thread::sleep(Duration::from_millis(5));
         }
-        let client = Running::start(self.echo(mode, &["ask", "/socket", QUESTIONS])).unwrap();
+        let more = if mode == Mode::Sojourn { MORE_S } else { "0" };
+        let client = Running::start(self.echo(mode, &["ask", "/socket", QUESTIONS, more])).unwrap();
         let output = client.finish(PATIENCE).unwrap().success("ask").unwrap();
         server.finish(PATIENCE).unwrap().success("serve").unwrap();
         output

@@ -170,28 +170,24 @@ fn both_directions_from_the_move_on() {
         ask(&mut peer, number);
         number += 1;
     }
-    // The stream is joined. The session is away only when the kernel drops its packets.
-    while attached(&world) != ["hook sojourn_ingress"] {
-        assert!(Instant::now() < deadline, "the session is not carried");
-        (number..number + 20).for_each(|number| ask(&mut peer, number));
-        number += 20;
+    // The stream is joined. The session is away only when the kernel drops its packets, which is so
+    // when a capture of this session has some.
+    let session = admin.away().unwrap()[0].stream.to_string();
+    let mut limited = capture(&world, &few, &["--session", &session, "--count", "10"]);
+    while limited.is_running() {
+        assert!(Instant::now() < deadline, "ten packets do not come: is the session carried?");
+        ask(&mut peer, number);
+        number += 1;
     }
+    let output = limited.finish(LIMIT).unwrap();
+    assert!(output.status == 0 && output.err.contains("10 packets captured"), "{output:?}");
+    assert_eq!(read(&few).len(), 10);
+    assert_eq!(attached(&world), ["hook sojourn_ingress"]);
     let first = number;
     while number < first + 300 {
         ask(&mut peer, number);
         number += 1;
     }
-    let session = admin.away().unwrap()[0].stream.to_string();
-    let limited = capture(&world, &few, &["--session", &session, "--count", "10"]);
-    let mut limited = Some(limited);
-    while limited.as_mut().is_some_and(Running::is_running) {
-        assert!(Instant::now() < deadline, "ten packets do not come");
-        ask(&mut peer, number);
-        number += 1;
-    }
-    let output = limited.take().unwrap().finish(LIMIT).unwrap();
-    assert!(output.status == 0 && output.err.contains("10 packets captured"), "{output:?}");
-    assert_eq!(read(&few).len(), 10);
 
     let returns = admin.moves().unwrap().returns;
     admin.recall_all().unwrap();
@@ -229,8 +225,9 @@ fn check(packets: &[Packet], interface: &str, numbers: std::ops::Range<u32>) {
     let is_named =
         |packet: &Packet| packet.comment.starts_with("python3") && packet.interface == interface;
     assert!(packets.iter().all(is_named), "{}", packets[0].comment);
-    // Two processors may queue packets in the other order than they have stamped them.
-    let is_later = |two: &[Packet]| two[0].time_ns < two[1].time_ns + 1_000_000;
+    // Two processors may queue packets in the other order than they have stamped them, and one of
+    // them may stand still in between.
+    let is_later = |two: &[Packet]| two[0].time_ns < two[1].time_ns + 20_000_000;
     assert!(packets.windows(2).all(is_later), "in order of time");
 }
 

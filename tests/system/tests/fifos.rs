@@ -224,6 +224,10 @@ fn who_opens_a_fifo_by_its_name_finds_its_part() {
     let second = stage.start(Mode::Plain, &["name=second", "write", "f", &SECOND.to_string()]);
     let cats: Vec<_> =
         (0..5).map(|n| cat(&stage.file("f"), &stage.file(&format!("{n}.cat")))).collect();
+    // A shell makes its output when it has opened its input. One that opens the FIFO after the last
+    // writer's end waits for another one.
+    let outputs: Vec<String> = (0..5).map(|n| format!("{n}.cat")).collect();
+    stage.await_files(&outputs.iter().map(String::as_str).collect::<Vec<_>>());
     stage.await_files(&["second.half"]);
     let written = stage.end(vec![writer, second, reader]);
     cats.into_iter().for_each(|cat| drop(cat.finish(LIMIT).unwrap().success("cat").unwrap()));

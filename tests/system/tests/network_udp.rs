@@ -18,13 +18,16 @@ use std::time::{Duration, Instant};
 
 /// Longest time until a program is ready.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Smallest age of a stream whose session counts as away: delegation takes a moment after the join.
-const LONG_AWAY_MS: u64 = 500;
-/// Smallest such age for a session that is to be recalled: some are recalled before they are
-/// delegated.
+/// Smallest age of a stream whose session is to be recalled: delegation takes a moment after the
+/// join, and some are recalled before it.
 const RECALLED_MS: u64 = 20;
 /// Time for which received datagrams are counted.
 const COUNTS: Duration = Duration::from_millis(300);
+
+/// Returns true if datagrams of a session go past the kernel both ways: it is delegated.
+fn is_delegated(session: &SessionInfoT) -> bool {
+    session.datagrams_sent > 0 && session.datagrams_received > 0
+}
 
 fn received(host: &Host) -> u64 {
     received_datagrams(host).unwrap()
@@ -92,9 +95,10 @@ fn play(link: &Link, plan: Plan<'_>) {
         for (admin, _) in admins.iter_mut().zip(is_away).filter(|(_, is_away)| *is_away) {
             let away: Vec<SessionInfoT> = admin.away().unwrap();
             let udp = away.iter().filter(|session| session.kind == KindT::Udp);
-            // Only sessions that have been joined long enough to be delegated.
-            let least = if recalled < plan.recalls { RECALLED_MS } else { LONG_AWAY_MS };
-            let udp = udp.filter(|session| session.age_ms >= least);
+            let udp = udp.filter(|session| match recalled < plan.recalls {
+                true => session.age_ms >= RECALLED_MS,
+                false => is_delegated(session),
+            });
             let pids: Vec<u32> = udp.map(|session| session.pid).collect();
             are_settled &= !pids.is_empty();
             if recalled < plan.recalls {
@@ -103,11 +107,13 @@ fn play(link: &Link, plan: Plan<'_>) {
             }
         }
         let end = stage.end_file();
+        // On a busy machine a session may have its port later.
+        let has_ports = || {
+            let count = |end| filter_ports(link.host(end)).unwrap();
+            !plan.has_ports || stage.ends_under().into_iter().all(|end| count(end) == 1)
+        };
         match before {
-            None if are_settled => {
-                for end in stage.ends_under().into_iter().filter(|_| plan.has_ports) {
-                    assert_eq!(filter_ports(link.host(end)).unwrap(), 1, "{plan:?}");
-                }
+            None if are_settled && has_ports() => {
                 before =
                     Some((Instant::now(), [End::A, End::B].map(|end| received(link.host(end)))));
                 std::fs::write(end.with_extension("counts"), "").unwrap();
@@ -228,14 +234,13 @@ fn calls_answer_as_the_kernel_does() {
     }
 }
 
-/// Waits until a UDP session of a program of this sandbox has been away for a while.
+/// Waits until datagrams of a UDP session of a program of this sandbox go past the kernel.
 fn await_away(stage: &Stage, end: End) -> u32 {
     let mut admin = Admin::new(&stage.worlds[end as usize]).unwrap();
     let deadline = Instant::now() + PATIENCE;
     loop {
         let away = admin.away().unwrap();
-        let is_it =
-            |session: &&SessionInfoT| session.kind == KindT::Udp && session.age_ms >= LONG_AWAY_MS;
+        let is_it = |session: &&SessionInfoT| session.kind == KindT::Udp && is_delegated(session);
         if let Some(session) = away.iter().find(is_it) {
             return session.pid;
         }

@@ -7,7 +7,7 @@
 
 use serde_json::Value;
 use sojourn_lab::{Finished, Mode, Running, Sandbox};
-use sojourn_system::{Admin, LIMIT, peers};
+use sojourn_system::{Admin, LIMIT};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -50,6 +50,25 @@ for number in range(count):
     if pause: time.sleep(pause)
 os.waitpid(child, 0)
 sys.exit(7)
+";
+
+/// `serve PORT_FILE`, and `call PORT END_FILE`: bytes there and back until the file is there.
+/// Nothing is on its way when an end sends, so both directions leave the kernel soon after the
+/// move.
+const EXCHANGE: &str = "
+import os, socket, sys
+if sys.argv[1] == 'serve':
+    listener = socket.create_server(('127.0.0.1', 0))
+    with open(sys.argv[2] + '.new', 'w') as file: file.write(str(listener.getsockname()[1]))
+    os.rename(sys.argv[2] + '.new', sys.argv[2])
+    end = listener.accept()[0]
+    while got := end.recv(100): end.sendall(got)
+else:
+    end = socket.create_connection(('127.0.0.1', int(sys.argv[2])))
+    while not os.path.exists(sys.argv[3]):
+        for _ in range(100):
+            end.sendall(b'x' * 10)
+            assert end.recv(100) == b'x' * 10
 ";
 
 fn sojourn(world: &Sandbox, words: &[&str]) -> Finished {
@@ -195,26 +214,34 @@ fn a_moved_session_says_where_it_is() {
     // It must stay away, even where the kernel would be faster at this moment.
     world.set("MEASURE_BULK", "off");
     let mut admin = Admin::new(&world).unwrap();
-    let end = world.folder().join("end");
-    let running = peers(&world, "127.0.0.1", &["--until", end.to_str().unwrap()]).unwrap();
-    let deadline = Instant::now() + PATIENCE;
-    while admin.away().unwrap().is_empty() {
-        assert!(Instant::now() < deadline, "the session does not move");
+    let [port, end] = ["port", "end"].map(|name| world.folder().join(name));
+    let start = |words: &[&str]| {
+        let mut command = world.command(Mode::Sojourn, "python3");
+        command.args(["-c", EXCHANGE]).args(words);
+        Running::start(command).unwrap()
+    };
+    let server = start(&["serve", port.to_str().unwrap()]);
+    let deadline = Instant::now() + LIMIT;
+    while !port.exists() {
+        assert!(Instant::now() < deadline, "nobody listens");
         std::thread::sleep(Duration::from_millis(10));
     }
-    let session = &admin.away().unwrap()[0];
+    let port = std::fs::read_to_string(&port).unwrap();
+    let running = [server, start(&["call", &port, end.to_str().unwrap()])];
+    let session = loop {
+        let away = admin.away().unwrap();
+        if let Some(found) = away.into_iter().find(|end| end.sent > 0 && end.received > 0) {
+            break found;
+        }
+        assert!(Instant::now() < deadline, "no bytes go both ways past the kernel");
+        std::thread::sleep(Duration::from_millis(10));
+    };
     let output = sojourn(&world, &["time", &session.stream.to_string()]);
     assert!(output.status == 1 && output.err.contains("two programs share"), "{output:?}");
     let pid = session.pid.to_string();
-    // What the kernel had when the session moved is received from the kernel first.
-    loop {
-        let output = sojourn(&world, &["time", "--pid", &pid, "--duration", "0.5"]);
-        assert_eq!(output.status, 0, "{output:?}");
-        if !output.out.contains("tcp @") {
-            break;
-        }
-        assert!(Instant::now() < deadline, "its messages go through the kernel: {output:?}");
-    }
+    let output = sojourn(&world, &["time", "--pid", &pid, "--duration", "0.5"]);
+    assert_eq!(output.status, 0, "{output:?}");
+    assert!(!output.out.contains("tcp @"), "its messages go through the kernel: {output:?}");
     std::fs::write(&end, "").unwrap();
     for peer in running {
         peer.finish(LIMIT).unwrap().success("a peer").unwrap();

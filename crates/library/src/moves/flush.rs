@@ -10,8 +10,8 @@
 //! ([`TxPhase::Flushing`]). So no call waits for a move that only the peer's program can complete
 //! by reading, and the order is kept. Where this process will write no more, or another one will,
 //! nothing can follow: the kernel's buffer is made larger. Where that is not possible, the rest
-//! *stays* in the ring, and the peer's library takes it from there; a peer on another host, which
-//! has none, hears of a reset.
+//! *stays* in the ring, and the peer's library takes it from there, if the peer has not passed its
+//! end on; a peer on another host, which has none, hears of a reset.
 
 use crate::host::kernel;
 use crate::host::lock::lock;
@@ -110,17 +110,7 @@ impl Session {
         }
         let mut pushed = self.push_leftover(stream, tx.flushed, owed, Deadline::NOW);
         if pushed.is_short && rest != Rest::Follows {
-            let is_local = self.local().is_some();
-            let is_last = rest == Rest::Ends || !is_local;
-            kernel::make_room(self.number(), self.kind(), owed - pushed.done, is_last);
-            let limit = match is_local {
-                true => library().patience.until(STAY_LIMIT),
-                false => Deadline::after(REMOTE_LIMIT),
-            };
-            let deadline = limit.min(terms.waits.room);
-            let begun = now_ns();
-            pushed = self.push_leftover(stream, pushed.done, owed, deadline);
-            library().patience.waited_since(begun);
+            pushed = self.push_with_room(stream, pushed.done, owed, terms);
         }
         tx.flushed = pushed.done;
         rx.is_reset |= pushed.is_reset && rx.stream.is_some();
@@ -135,6 +125,35 @@ impl Session {
             stream.set_flushed(pushed.done);
             self.end_sending(tx);
         }
+    }
+
+    /// Writes to the kernel from the leftover's byte `done` on, when nothing can follow later:
+    /// waits for room, and makes some.
+    fn push_with_room(
+        &self,
+        stream: &Stream,
+        done: usize,
+        owed: usize,
+        terms: &ReturnTerms,
+    ) -> Pushed {
+        let is_local = self.local().is_some();
+        let is_last = terms.rest == Rest::Ends || !is_local;
+        kernel::make_room(self.number(), self.kind(), owed - done, is_last);
+        let limit = match is_local {
+            true => library().patience.until(STAY_LIMIT),
+            false => Deadline::after(REMOTE_LIMIT),
+        };
+        let deadline = limit.min(terms.waits.room);
+        let begun = now_ns();
+        let pushed = self.push_leftover(stream, done, owed, deadline);
+        library().patience.waited_since(begun);
+        if !pushed.is_short || is_last {
+            return pushed;
+        }
+        // A peer that has passed its end on, or will, takes nothing from the ring for the next
+        // holder: a buffer that no longer adapts itself is less than lost bytes.
+        kernel::make_room(self.number(), self.kind(), owed - pushed.done, true);
+        self.push_leftover(stream, pushed.done, owed, Deadline::NOW)
     }
 
     /// Resets the connection with another host whose bytes nobody can send any more: no library

@@ -2,6 +2,7 @@
 //! and the order is kept.
 
 use crate::host::lock::lock;
+use crate::moves::descriptors::SocketOption;
 use crate::moves::flush::Rest;
 use crate::process::library::library;
 use crate::session::directions::TxPhase;
@@ -96,6 +97,43 @@ fn who_passes_a_descriptor_on_does_not_wait_for_its_program_to_read() {
     wait_for("the sender at home", || !is_away(pair.fd(0)));
 }
 
+/// What may become of an end while its bytes are to follow, and whose next user is the kernel.
+#[test]
+fn what_is_to_follow_is_not_lost_to_the_next_holder_when_the_kernel_serves_an_operation() {
+    type Operation = fn(i32);
+    let operations: [(&str, Operation); 6] = [
+        ("passed on", |fd| library().passing(fd)),
+        ("before exec", |fd| library().go_home(fd, ReasonT::Exec, false)),
+        ("an option", |fd| library().option_changed(fd, SocketOption::Binding)),
+        ("splice", |fd| library().go_home(fd, ReasonT::Operation, false)),
+        ("shutdown", |fd| {
+            library().shutting(fd, false);
+            let end = crate::host::kernel::at(fd).unwrap();
+            rustix::net::shutdown(end, rustix::net::Shutdown::Write).unwrap();
+            library().ended();
+        }),
+        ("all home", |_| library().all_home(ReasonT::Operation, false)),
+    ];
+    for (what, operation) in operations {
+        library().patience.restore();
+        let pair = passed_on();
+        assert!(is_away(pair.fd(0)), "{what}: nothing is to follow");
+        operation(pair.fd(0));
+        println!("{what}");
+        receive(BACKLOG + BYTES, |buf| rustix::io::read(pair.ends[1].as_ref().unwrap(), buf));
+    }
+}
+
+/// The same of an end whose peer passes its own on later.
+#[test]
+fn what_had_no_room_is_not_lost_when_the_peer_passes_its_end_on_later() {
+    library().patience.restore();
+    let pair = full();
+    library().passing(pair.fd(0));
+    library().passing(pair.fd(1));
+    receive(BACKLOG + BYTES, |buf| rustix::io::read(pair.ends[1].as_ref().unwrap(), buf));
+}
+
 #[test]
 fn what_is_written_later_comes_later() {
     let pair = passed_on();
@@ -153,12 +191,21 @@ fn a_writer_that_closes_makes_room_in_the_kernel() {
 
 #[test]
 fn what_cannot_follow_stays_in_the_ring() {
-    let mut pair = full();
+    let mut pair = Pair::new();
+    let ours = pair.ends[0].as_ref().unwrap();
+    // As large as every system allows: no room can be made.
+    sockopt::set_socket_send_buffer_size(ours, 212_992).unwrap();
+    let mut backlog = 0;
+    while let Ok(sent) = rustix::io::write(ours, &bytes(backlog, 1000)) {
+        backlog += sent;
+    }
+    assert!(pair.join_in_no_set([common_inbox(), common_inbox()]));
+    assert_eq!(write(pair.fd(0), &bytes(backlog, BYTES)), Ok(BYTES));
     // Another process may write next: the reader's library takes the bytes that the kernel has not
     // taken by then.
     library().session_of(pair.fd(0)).unwrap().leave(ReasonT::Exec, true);
     pair.close(0);
-    receive(BACKLOG + BYTES, |buf| read(pair.fd(1), buf));
+    receive(backlog + BYTES, |buf| read(pair.fd(1), buf));
     assert_eq!(read(pair.fd(1), &mut [0; 10]), Ok(0));
 }
 

@@ -8,8 +8,9 @@
 use crate::host::kernel;
 use crate::host::lock::lock;
 use crate::session::Session;
-use crate::session::directions::RxPhase;
+use crate::session::directions::{RxPhase, TxPhase};
 use core::mem::{Discriminant, discriminant};
+use sojourn_session::KindT;
 use sojourn_shm::deadline::now_ns;
 
 /// Looks without a pause. Each move makes a second look necessary.
@@ -23,6 +24,9 @@ const LOOKS_NS: u64 = 2_000_000;
 struct Place {
     phase: Discriminant<RxPhase>,
     flush_news: u64,
+    /// The phase of the sending direction, and how much of its leftover the kernel has.
+    sends: TxPhase,
+    flushed: usize,
 }
 
 impl Session {
@@ -73,15 +77,20 @@ impl Session {
         let stream = self.stream();
         let phase = || lock(&self.rx).phase;
         let uses_ring = |phase| matches!(phase, RxPhase::Ring | RxPhase::Joined);
-        if stream.as_ref().is_some_and(|stream| stream.is_frozen()) && uses_ring(phase()) {
+        let writes = || self.kind() == KindT::Pipe && lock(&self.tx).phase == TxPhase::Ring;
+        let is_frozen = stream.as_ref().is_some_and(|stream| stream.is_frozen());
+        if is_frozen && (uses_ring(phase()) || writes()) {
             self.attend();
         }
         let phase = phase();
+        let tx = lock(&self.tx);
+        let (sends, flushed) = (tx.phase, tx.flushed);
+        drop(tx);
         let flush_news = stream.as_ref().map_or(0, |stream| stream.flush_news());
         let is_hidden = match (&stream, phase) {
             (Some(stream), RxPhase::Residue(residue)) => residue.is_flush_hidden(stream),
             _ => false,
         };
-        (!is_hidden).then(|| Place { phase: discriminant(&phase), flush_news })
+        (!is_hidden).then(|| Place { phase: discriminant(&phase), flush_news, sends, flushed })
     }
 }

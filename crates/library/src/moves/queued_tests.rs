@@ -2,7 +2,7 @@
 
 use crate::host::kernel;
 use crate::process::library::library;
-use crate::session_fakes::{Pair, read, write};
+use crate::session_fakes::{Pair, common_inbox, read, write};
 use sojourn_session::ReasonT;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -37,4 +37,20 @@ fn every_byte_is_counted_once_while_the_session_comes_home() {
         assert_eq!(read(ours, &mut [0; 2 * BYTES]), Ok(BYTES));
         assert_eq!(counted(ours), 0);
     }
+}
+
+#[test]
+fn a_pipe_says_at_both_ends_what_it_holds() {
+    let pair = Pair::pipe();
+    let (ours, theirs) = (pair.fd(0), pair.fd(1));
+    assert_eq!(rustix::io::write(pair.ends[0].as_ref().unwrap(), &[7; 59]), Ok(59));
+    assert!(pair.join_in_no_set([common_inbox(), common_inbox()]));
+    assert_eq!(write(ours, &[7; 9000]), Ok(9000));
+    assert_eq!(kernel::input_queue(ours), 59, "the write went to the kernel");
+    assert_eq!([ours, theirs].map(counted), [9059; 2]);
+    assert_eq!(read(theirs, &mut [0; 59]), Ok(59));
+    assert_eq!(read(theirs, &mut [0; 1000]), Ok(1000));
+    assert_eq!([ours, theirs].map(counted), [8000; 2]);
+    library().go_home(theirs, ReasonT::User, false);
+    assert_eq!([ours, theirs].map(counted), [8000; 2], "on the way home");
 }
