@@ -189,11 +189,11 @@ fn passes_on_condition(number: i64) -> bool {
 }
 
 /// Returns true for calls that the kernel serves alone, whatever their arguments.
-pub(crate) fn passes(number: i64) -> bool {
+pub(crate) const fn passes(number: i64) -> bool {
     is_of_files(number) || is_of_process(number)
 }
 
-fn is_of_files(number: i64) -> bool {
+const fn is_of_files(number: i64) -> bool {
     matches!(
         number,
         libc::SYS_pread64
@@ -230,7 +230,7 @@ fn is_of_files(number: i64) -> bool {
     )
 }
 
-fn is_of_process(number: i64) -> bool {
+const fn is_of_process(number: i64) -> bool {
     matches!(
         number,
         libc::SYS_mprotect

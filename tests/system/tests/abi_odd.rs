@@ -74,6 +74,11 @@ fn threads_are_cancelled_as_they_begin() {
 }
 
 #[test]
+fn handlers_on_the_alternate_stack_are_interrupted_in_their_calls() {
+    case("on_top");
+}
+
+#[test]
 fn handlers_see_what_led_to_the_call_that_they_interrupt() {
     case("unwound");
 }

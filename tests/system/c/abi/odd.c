@@ -243,6 +243,46 @@ static void small(void) {
     }
 }
 
+enum { ON_TOP = 2000, FILLED = 2048 };
+static void fills(int signal) {
+    (void)signal;
+    volatile char own[FILLED];
+    for (int at = 0; at < FILLED; at++) own[at] = 0x22;
+    count++;
+}
+
+/* Signals arrive anywhere in the calls of a handler that runs on the alternate stack, also between the program's stack
+ * and the loader's. Their own handlers run below it. */
+static void is_on_top(int signal) {
+    volatile char own[FILLED];
+    stack_t now;
+    (void)signal;
+    for (int at = 0; at < FILLED; at++) own[at] = 0x11;
+    while (count < ON_TOP) {
+        NEED(sigaltstack(NULL, &now) == 0 && now.ss_flags == SS_ONSTACK);
+        NEED(poll(NULL, 0, 0) == 0 || errno == EINTR);
+        for (int at = 0; at < FILLED; at++) NEED(own[at] == 0x11);
+    }
+}
+
+static void on_top(void) {
+    static char area[1 << 18];
+    stack_t stack = { .ss_sp = area, .ss_size = sizeof area }, now;
+    struct sigaction action = { .sa_handler = is_on_top, .sa_flags = SA_ONSTACK };
+    struct sigevent event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR2 };
+    struct itimerspec often = { { 0, 50000 }, { 0, 50000 } }, never = { { 0, 0 }, { 0, 0 } };
+    timer_t timer;
+    sigset_t all;
+    NEED(sigaltstack(&stack, NULL) == 0 && sigaction(SIGUSR1, &action, NULL) == 0);
+    action.sa_handler = fills;
+    NEED(sigaction(SIGUSR2, &action, NULL) == 0 && timer_create(CLOCK_MONOTONIC, &event, &timer) == 0);
+    NEED(timer_settime(timer, 0, &often, NULL) == 0 && raise(SIGUSR1) == 0 && count >= ON_TOP);
+    NEED(timer_settime(timer, 0, &never, NULL) == 0);
+    NEED(sigaltstack(NULL, &now) == 0 && now.ss_flags == 0 && now.ss_sp == area);
+    NEED(sigprocmask(SIG_SETMASK, NULL, &all) == 0);
+    for (int one = 1; one < NSIG; one++) NEED(sigismember(&all, one) != 1);
+}
+
 /* ---- files ---- */
 
 /* What is behind the target of a link stays as it was. */
@@ -416,7 +456,7 @@ int main(int count_of_words, char **all) {
     alarm(LIMIT_S);
     static const struct { const char *name; void (*run)(void); } cases[] = {
         { "room", room },   { "pointers", pointers }, { "cancelled", cancelled }, { "cancelled_on_one", cancelled_on_one },
-        { "small", small }, { "unwound", unwound },
+        { "small", small }, { "on_top", on_top }, { "unwound", unwound },
         { "replaced", replaced }, { "rooted", rooted }, { "traced", traced }, { "linked", linked }, { "shared", shared },
         { "apart", apart },
     };
