@@ -79,6 +79,11 @@ fn handlers_on_the_alternate_stack_are_interrupted_in_their_calls() {
 }
 
 #[test]
+fn all_signals_that_a_calls_mask_admits_arrive_in_it() {
+    case("masked");
+}
+
+#[test]
 fn handlers_see_what_led_to_the_call_that_they_interrupt() {
     case("unwound");
 }

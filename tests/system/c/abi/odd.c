@@ -243,6 +243,57 @@ static void small(void) {
     }
 }
 
+/* Waits once for a ring or for kernel AIO, with a mask that admits all. `way`: with a mask, with a structure that has a
+ * mask, and with an operation that is submitted. */
+static long waits_with(const sigset_t *mask) {
+    /* `struct io_uring_params` (io_uring_setup(2)); not every C library's compiler finds the kernel's headers. */
+    static unsigned told[30];
+    enum { WAITS = 1, IN_STRUCTURE = 8, TAIL = 11, ARRAY = 16, POLL = 6 };
+    static long ring = -1;
+    static unsigned long context;
+    struct { const sigset_t *mask; size_t size; } sized = { mask, 8 };
+    struct { const sigset_t *mask; unsigned size, most; void *limit; } structure = { mask, 8, 0, NULL };
+    if (way == 3) {
+        long events[4];
+        if (!context) NEED(syscall(SYS_io_setup, 4, &context) == 0);
+        return syscall(SYS_io_pgetevents, context, 1, 1, events, NULL, &sized);
+    }
+    if (ring == -1) ring = syscall(SYS_io_uring_setup, 4, told);
+    NEED(ring >= 0 || errno == EPERM || errno == ENOSYS);
+    /* Not everybody may have a ring. */
+    if (ring < 0) return syscall(SYS_ppoll, NULL, 0, NULL, mask, 8);
+    if (way == 0) return syscall(SYS_io_uring_enter, ring, 0, 1, WAITS, mask, 8);
+    if (way == 1)
+        return syscall(SYS_io_uring_enter, ring, 0, 1, WAITS | IN_STRUCTURE, &structure, sizeof structure);
+    /* An operation that does not end: a pipe becomes readable. */
+    char *queue = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, ring, 0);
+    unsigned *all = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, ring, 0x10000000);
+    NEED(queue != MAP_FAILED && all != MAP_FAILED && pipe(ends) == 0);
+    memset(all, 0, 64);
+    all[0] = POLL, all[1] = ends[0], all[7] = POLLIN;
+    *(unsigned *)(queue + told[ARRAY]) = 0;
+    __atomic_add_fetch((unsigned *)(queue + told[TAIL]), 1, __ATOMIC_RELEASE);
+    return syscall(SYS_io_uring_enter, ring, 1, 1, WAITS, mask, 8);
+}
+
+/* All signals that a call's mask admits arrive in it. */
+static void masked(void) {
+    struct sigaction action = { .sa_sigaction = counts, .sa_flags = SA_SIGINFO };
+    sigset_t both, none, now;
+    sigemptyset(&none), sigemptyset(&both), sigaddset(&both, SIGUSR1), sigaddset(&both, SIGUSR2);
+    NEED(sigaction(SIGUSR1, &action, NULL) == 0 && sigaction(SIGUSR2, &action, NULL) == 0);
+    NEED(sigprocmask(SIG_SETMASK, &both, NULL) == 0);
+    for (way = 0; way < 4; way++) {
+        count = 0;
+        NEED(kill(getpid(), SIGUSR1) == 0 && kill(getpid(), SIGUSR2) == 0 && count == 0);
+        long result = waits_with(&none);
+        NEED(way == 2 ? result == 1 || (result == -1 && errno == EINTR) : result == -1 && errno == EINTR);
+        NEED(count == 2);
+        NEED(sigprocmask(SIG_SETMASK, NULL, &now) == 0);
+        NEED(sigismember(&now, SIGUSR1) == 1 && sigismember(&now, SIGUSR2) == 1 && !sigismember(&now, SIGTERM));
+    }
+}
+
 enum { ON_TOP = 2000, FILLED = 2048 };
 static void fills(int signal) {
     (void)signal;
@@ -456,7 +507,8 @@ int main(int count_of_words, char **all) {
     alarm(LIMIT_S);
     static const struct { const char *name; void (*run)(void); } cases[] = {
         { "room", room },   { "pointers", pointers }, { "cancelled", cancelled }, { "cancelled_on_one", cancelled_on_one },
-        { "small", small }, { "on_top", on_top }, { "unwound", unwound },
+        { "small", small }, { "on_top", on_top },
+        { "masked", masked }, { "unwound", unwound },
         { "replaced", replaced }, { "rooted", rooted }, { "traced", traced }, { "linked", linked }, { "shared", shared },
         { "apart", apart },
     };
