@@ -84,6 +84,11 @@ fn all_signals_that_a_calls_mask_admits_arrive_in_it() {
 }
 
 #[test]
+fn a_program_without_a_free_descriptor_executes_itself() {
+    case("crowded");
+}
+
+#[test]
 fn handlers_see_what_led_to_the_call_that_they_interrupt() {
     case("unwound");
 }

@@ -362,6 +362,19 @@ static int status_of(pid_t child) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
+/* The program executes itself by its link in /proc when no descriptor is free. */
+static void crowded(void) {
+    char *own[] = { self, "child", NULL };
+    pid_t child = fork();
+    if (!child) {
+        while (dup(0) >= 0) {}
+        NEED(errno == EMFILE);
+        execv("/proc/self/exe", own);
+        _exit(1);
+    }
+    NEED(status_of(child) == CHILD);
+}
+
 static void copy(const char *to, int mode) {
     char block[PAGE];
     int from = open(self, O_RDONLY), file = open(to, O_WRONLY | O_CREAT | O_TRUNC, mode);
@@ -508,7 +521,7 @@ int main(int count_of_words, char **all) {
     static const struct { const char *name; void (*run)(void); } cases[] = {
         { "room", room },   { "pointers", pointers }, { "cancelled", cancelled }, { "cancelled_on_one", cancelled_on_one },
         { "small", small }, { "on_top", on_top },
-        { "masked", masked }, { "unwound", unwound },
+        { "masked", masked }, { "crowded", crowded }, { "unwound", unwound },
         { "replaced", replaced }, { "rooted", rooted }, { "traced", traced }, { "linked", linked }, { "shared", shared },
         { "apart", apart },
     };
