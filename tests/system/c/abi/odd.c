@@ -345,6 +345,17 @@ static void linked(void) {
     for (size_t at = len; at < sizeof target; at++) NEED(target[at] == 'x');
     NEED(readlink("/proc/self/exe", target, 2) == 2 && target[2] == self[2]);
     NEED(syscall(SYS_readlink, "/proc/self/exe", target, 0) == -1 && errno == EINVAL);
+    /* Other names of the same link. */
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/task/%d/exe", getpid(), getpid());
+    NEED(readlink(path, target, sizeof target) == len && !memcmp(target, self, len));
+    struct stat own, opened;
+    int here = open(".", O_RDONLY), folder = open("/proc/self", O_RDONLY), file = openat(folder, "exe", O_RDONLY);
+    NEED(stat(self, &own) == 0 && fstat(file, &opened) == 0 && opened.st_ino == own.st_ino);
+    NEED(readlinkat(folder, "exe", target, sizeof target) == len && !memcmp(target, self, len));
+    NEED(fchdir(folder) == 0 && readlink("exe", target, sizeof target) == len && !memcmp(target, self, len));
+    NEED(fchdir(here) == 0 && readlink("exe", target, sizeof target) == -1);
+    close(here), close(folder), close(file);
     memset(target, 'x', sizeof target);
     char longer[3000];
     memset(longer, 'a', sizeof longer);
