@@ -145,8 +145,8 @@ impl Image {
         Ok(image)
     }
 
-    /// Returns how many of a file's first bytes [`Self::read`] and [`Self::interpreter_in`] look at,
-    /// as far as `first`, some of these bytes, can tell.
+    /// Returns how many of a file's first bytes [`Self::read`] and [`Self::interpreter_in`] look
+    /// at, as far as `first`, some of these bytes, can tell.
     #[must_use]
     pub fn reach(first: &[u8]) -> u64 {
         const READ: [u32; 2] = [3, 4];

@@ -3,9 +3,9 @@
 //!
 //! The way in looks a call up by the lowest byte of its number, with instructions that change no
 //! flag (`enter`). Calls with numbers from 256 on go as far as `dispatch` first; the most frequent
-//! calls have lower ones. Not here: which calls those are (`dispatch`, `early`).
+//! calls have lower ones. Not here: which calls those are (`dispatch`, `early`, `kernels`).
 
-use crate::early;
+use crate::kernels;
 use core::sync::atomic::{AtomicU8, Ordering};
 
 /// The number of entries that each thread has.
@@ -28,7 +28,7 @@ static KINDS: [AtomicU8; NUMBERS] = {
     let mut all = [const { AtomicU8::new(HOSTS) }; NUMBERS];
     let mut number = 0;
     while number < NUMBERS {
-        if early::passes(number as i64) {
+        if kernels::passes(number as i64) {
             all[number] = AtomicU8::new(GUESTS);
         }
         number += 1;

@@ -74,9 +74,9 @@ fn write(patches: &[Patch]) {
     }
 }
 
-/// Writes the patches of a text that is executable. All pages from the first site to the last change their protection together,
-/// because each change of a part alone would leave one more mapping. Pages without a site stay
-/// those of the file.
+/// Writes the patches of a text that is executable. All pages from the first site to the last
+/// change their protection together, because each change of a part alone would leave one more
+/// mapping. Pages without a site stay those of the file.
 fn apply(done: &Rewritten) -> Result<(), Refused> {
     let (Some(first), Some(last)) = (done.patches.first(), done.patches.last()) else {
         return Ok(());

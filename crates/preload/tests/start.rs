@@ -84,8 +84,8 @@ fn empty() -> PathBuf {
 
 /// Page faults that a program may have beyond those with an empty library, whose pages are fewer.
 /// Which pages the kernel maps beside the one that is asked for depends on how they came to its
-/// cache, so the number differs between machines and builds (1 to 5 were seen on one). To initialize
-/// the library costs some fifty.
+/// cache, so the number differs between machines and builds (1 to 5 were seen on one). To
+/// initialize the library costs some fifty.
 #[cfg(target_arch = "x86_64")]
 const FAULTS: usize = 10;
 
