@@ -306,6 +306,18 @@ mod tests {
     }
 
     #[test]
+    fn the_reach_is_enough_to_read_a_file() {
+        let whole = own();
+        let mut len = HEADER as u64;
+        while Image::reach(&whole[..len as usize]) > len {
+            len = Image::reach(&whole[..len as usize]);
+        }
+        assert!(len < whole.len() as u64);
+        let (some, all) = (Image::read(&whole[..len as usize]), Image::read(&whole));
+        assert_eq!(some.unwrap(), all.unwrap());
+    }
+
+    #[test]
     fn no_cut_and_no_changed_byte_of_the_headers_is_fatal() {
         let whole = &own()[..4096];
         for len in 0..1024 {
