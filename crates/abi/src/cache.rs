@@ -189,6 +189,7 @@ pub fn decode(file: &[u8], key: &Key, text: Text<'_>) -> Option<Found> {
     let mut found = Found { sites: Vec::new(), sets_gs: None, tests_integrity };
     found.sets_gs = (sets_gs != NONE_64).then(|| text.address.wrapping_add(sets_gs));
     let mut rest = &bytes[HEAD..];
+    found.sites.reserve(rest.len() / (SITE + JUMP));
     let mut free = text.address;
     while !rest.is_empty() {
         let site = take(&mut rest, text)?;

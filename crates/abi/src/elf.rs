@@ -145,6 +145,23 @@ impl Image {
         Ok(image)
     }
 
+    /// Returns how many of a file's first bytes [`Self::read`] and [`Self::interpreter_in`] look
+    /// at, as far as `first`, some of these bytes, can tell.
+    #[must_use]
+    pub fn reach(first: &[u8]) -> u64 {
+        const READ: [u32; 2] = [3, 4];
+        let table = u64_at(first, 32);
+        let len = PROGRAM_HEADER as u64 * u64::from(u16_at(first, 56));
+        let end = table.saturating_add(len);
+        let headers = first.get(table as usize..end as usize).unwrap_or_default();
+        let ends = headers.chunks_exact(PROGRAM_HEADER).map(|header| {
+            let is_read = READ.contains(&u32_at(header, 0));
+            let end = u64_at(header, 8).saturating_add(u64_at(header, 32));
+            if is_read { end } else { 0 }
+        });
+        ends.fold(end.max(HEADER as u64), u64::max)
+    }
+
     fn take(&mut self, header: &[u8], file: &[u8]) -> Result<(), ElfError> {
         const LOAD: u32 = 1;
         const INTERPRETER: u32 = 3;
@@ -286,6 +303,18 @@ mod tests {
         // A note that is longer than its segment.
         image.take_notes(b"\x04\0\0\0\xff\xff\xff\xff\x03\0\0\0GNU\0");
         assert_eq!(image.build_id, b"sixsixid");
+    }
+
+    #[test]
+    fn the_reach_is_enough_to_read_a_file() {
+        let whole = own();
+        let mut len = HEADER as u64;
+        while Image::reach(&whole[..len as usize]) > len {
+            len = Image::reach(&whole[..len as usize]);
+        }
+        assert!(len < whole.len() as u64);
+        let (some, all) = (Image::read(&whole[..len as usize]), Image::read(&whole));
+        assert_eq!(some.unwrap(), all.unwrap());
     }
 
     #[test]

@@ -131,7 +131,8 @@ pub fn rewrite(
     let mut code = Code { at: region, bytes: Vec::with_capacity(region_len(sites)) };
     code.put(&entry.to_le_bytes());
     code.align();
-    let (mut patches, mut trampolines) = (Vec::new(), Vec::new());
+    let (mut patches, mut trampolines) =
+        (Vec::with_capacity(sites.len()), Vec::with_capacity(sites.len()));
     for site in sites {
         let from = |address: u64, len: u8| {
             let start = (address - text.address) as usize;

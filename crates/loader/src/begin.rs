@@ -15,7 +15,7 @@ use crate::{cache, enter, host, raw, starts, trap};
 use core::ffi::{CStr, c_char, c_int};
 use core::ops::Range;
 use sojourn_abi::patch::Trampoline;
-use sojourn_abi::stack::{Facts, auxiliary, value, words};
+use sojourn_abi::stack::{EXECFN, Facts, auxiliary, value, words};
 use std::ffi::CString;
 
 /// Becomes the program, in a process with the host. Returns only if the program cannot be started.
@@ -52,9 +52,10 @@ struct Ready {
 fn prepare(given: &Given) -> Result<Ready, Refusal> {
     possible(given)?;
     let stack = stack()?;
-    let own_file = raw::status_at(c"/proc/self/exe");
+    let loader = own_path(given).or_else(|| raw::link(OWN)).unwrap_or_default();
+    let own_file = raw::status_at(&loader).or_else(|| raw::status_at(OWN));
     cache::open(&given.environment, own_file.as_ref());
-    let file = File::open(given.path)?;
+    let file = File::open_directly(given.path)?;
     if file.image.wants_executable_stack {
         return Err(Refusal::ExecutableStack);
     }
@@ -75,7 +76,7 @@ fn prepare(given: &Given) -> Result<Ready, Refusal> {
     let preload = hidden.map(|one| unsafe { CStr::from_ptr(*one) }.to_owned());
     guest::set(Guest {
         file: file.path().unwrap_or_else(|| given.path.to_owned()),
-        loader: raw::link(c"/proc/self/exe").unwrap_or_default(),
+        loader,
         loader_id: own_file.as_ref().map(raw::identity).unwrap_or_default(),
         entry,
         breaks: breaks.start as usize..breaks.end as usize,
@@ -96,6 +97,19 @@ fn prepare(given: &Given) -> Result<Ready, Refusal> {
     let words = initial_stack(given, facts, has_loader);
     name(given.path);
     Ok(Ready { words, entry: first as usize, stack })
+}
+
+/// The link to the loader's own file.
+const OWN: &CStr = c"/proc/self/exe";
+
+/// Returns the path that the loader was started with, which costs less than the question to `/proc`
+/// where it is. `None`: the path leads there only now.
+fn own_path(given: &Given) -> Option<CString> {
+    let path = value(&given.auxiliary, EXECFN) as *const c_char;
+    // SAFETY: a string of the process's stack.
+    let path = (!path.is_null()).then(|| unsafe { CStr::from_ptr(path) })?;
+    let is_lasting = |path: &[u8]| !path.starts_with(b"/dev/") && !path.starts_with(b"/proc/");
+    (path.to_bytes().starts_with(b"/") && is_lasting(path.to_bytes())).then(|| path.to_owned())
 }
 
 /// Returns the words of the initial stack: arguments, environment, auxiliary vector.

@@ -101,6 +101,17 @@ pub(crate) struct Block {
     pub(crate) mask: u64,
     /// The alternate stack that the guest has set.
     pub(crate) alternate: AlternateStack,
+    /// Not 0 if all signals were blocked on the way in, on the alternate stack.
+    pub(crate) is_blocked: usize,
+    /// The signals that were blocked before that.
+    pub(crate) mask_before: u64,
+    /// The registers that the blocking needs: `rax`, `rdi`, `rsi`, `rdx`, `r10`, and the address to
+    /// go on at.
+    pub(crate) kept: [usize; 6],
+    /// The set of all signals.
+    pub(crate) all_signals: u64,
+    /// True while the alternate stack is disabled.
+    pub(crate) is_disabled: bool,
     /// The address of `CLONE_CHILD_CLEARTID` (clone(2)), if the loader clears it instead of the
     /// kernel.
     pub(crate) cleared: *mut u32,
@@ -137,11 +148,21 @@ const _: () = {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AlternateStack {
-    pub(crate) at: usize,
-    pub(crate) len: usize,
+    at: usize,
+    len: usize,
+    /// The negatives of its first address and of its end, for `enter`.
+    pub(crate) minus_start: usize,
+    pub(crate) minus_end: usize,
 }
 
 impl AlternateStack {
+    /// Returns the stack of a structure of the kernel's.
+    pub(crate) fn of(stack: &libc::stack_t) -> Self {
+        let (at, len) = (stack.ss_sp as usize, stack.ss_size);
+        let minus_end = at.wrapping_add(len).wrapping_neg();
+        Self { at, len, minus_start: at.wrapping_neg(), minus_end }
+    }
+
     /// Returns the kernel's structure.
     pub(crate) fn with_flags(self, ss_flags: c_int) -> libc::stack_t {
         libc::stack_t { ss_sp: self.at as *mut c_void, ss_flags, ss_size: self.len }
@@ -168,6 +189,11 @@ impl Block {
             number: 0,
             mask: 0,
             alternate: AlternateStack::default(),
+            is_blocked: 0,
+            mask_before: 0,
+            kept: [0; 6],
+            all_signals: !0,
+            is_disabled: false,
             cleared: core::ptr::null_mut(),
             robust: 0,
             host_robust: [0; 2],

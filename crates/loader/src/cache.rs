@@ -97,6 +97,7 @@ pub(crate) fn sites(file: FileText, text: Text<'_>) -> Found {
     }
     let found = search();
     if is_settled(&key.program)
+        && is_settled(&key.loader)
         && let Some(file) = encode(&key, text, &found)
     {
         // If this fails, the next start searches again.

@@ -38,7 +38,7 @@ pub(crate) fn target(path: usize) -> Target {
     let flags = (libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY) as usize;
     // SAFETY: the kernel checks the guest's path.
     let fd = unsafe { raw::call(libc::SYS_open, [path, flags, 0, 0, 0, 0]) };
-    let Ok(fd) = usize::try_from(fd) else { return plain };
+    let Ok(fd) = usize::try_from(fd) else { return without_descriptor(fd, path) };
     let found = raw::status(fd).map_or(plain, |status| {
         // SAFETY: the guest's string, which the kernel has read for `open`.
         of_file(unsafe { CStr::from_ptr(path as *const c_char) }, fd, &status)
@@ -46,6 +46,20 @@ pub(crate) fn target(path: usize) -> Target {
     // SAFETY: the descriptor was opened above.
     unsafe { raw::call(libc::SYS_close, [fd, 0, 0, 0, 0, 0]) };
     found
+}
+
+/// Looks at a file that could not be opened (`error`), perhaps because no descriptor is free: the
+/// loader's own must not be executed in any case.
+#[cold]
+fn without_descriptor(error: isize, path: usize) -> Target {
+    // With these errors the kernel has read the whole path.
+    let read = [libc::EMFILE, libc::ENFILE, libc::EACCES].map(raw::refusal);
+    // SAFETY: the guest's string, which the kernel has read for `open`.
+    let path = read.contains(&error).then(|| unsafe { CStr::from_ptr(path as *const c_char) });
+    match path.and_then(raw::status_at) {
+        Some(status) if raw::identity(&status) == guest().loader_id => Target::Own,
+        _ => Target::Other(Examined::PLAIN),
+    }
 }
 
 fn of_file(path: &CStr, fd: usize, status: &libc::stat) -> Target {

@@ -17,6 +17,9 @@ use core::ffi::c_int;
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sojourn_dispatch(frame: &mut Frame) -> isize {
     let block = here();
+    if block.is_blocked != 0 {
+        signals::leave_alternate(block);
+    }
     if block.is_alone {
         return sharing::serve(frame);
     }
@@ -31,11 +34,6 @@ unsafe extern "C" fn sojourn_dispatch(frame: &mut Frame) -> isize {
     if block.vforking != 0 {
         children::look(block);
     }
-    if block.is_on_alternate(frame.rsp) {
-        let block: *mut Block = block;
-        // SAFETY: this thread's block; `call` changes no field that `without_alternate` uses.
-        return signals::without_alternate(unsafe { &*block }, || answer(frame, here()));
-    }
     answer(frame, block)
 }
 
@@ -45,9 +43,8 @@ pub(crate) fn let_pass(block: &mut Block) {
     let door = guest::door();
     // In a guest with trapped calls the guest's own `syscall` may be one of these.
     if guest().trapped.is_some() {
-        return;
-    }
-    if host::is_present() {
+        kinds::set(|_| kinds::HOSTS);
+    } else if host::is_present() {
         // Only the trap's signal must not be blocked; there is none.
         let is_served = |number| is_own(number) && number != libc::SYS_rt_sigprocmask;
         kinds::set(|number| match is_served(number) || (door.concerns)(number) {
@@ -55,8 +52,6 @@ pub(crate) fn let_pass(block: &mut Block) {
             true => kinds::HOSTS,
             false => kinds::GUESTS,
         });
-    } else {
-        kinds::set(|number| if early::passes(number) { kinds::GUESTS } else { kinds::HOSTS });
     }
     block.kinds = kinds::all();
 }

@@ -8,7 +8,7 @@
 
 use crate::block::{Block, Frame};
 use crate::plain::starts_with;
-use crate::{bases, exec, files, memory, raw, signals};
+use crate::{bases, exec, files, kernels, memory, raw, signals};
 use core::ffi::c_char;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
@@ -100,7 +100,7 @@ pub(crate) fn answer(frame: &mut Frame, block: &mut Block) -> Option<isize> {
         libc::SYS_ioctl if !is_question(arguments[1]) => return None,
         libc::SYS_prlimit64 if arguments[2] != 0 => return None,
         libc::SYS_futex if !is_wake(arguments[1]) => return None,
-        number if passes(number) || passes_on_condition(number) => own(number, &arguments),
+        number if kernels::passes(number) || passes_on_condition(number) => own(number, &arguments),
         _ => return None,
     };
     if makes_descriptor(number, &arguments) && result >= MOST_DESCRIPTORS {
@@ -185,85 +185,5 @@ fn passes_on_condition(number: i64) -> bool {
             | libc::SYS_rt_sigaction
             | libc::SYS_futex
             | libc::SYS_prlimit64
-    )
-}
-
-/// Returns true for calls that the kernel serves alone, whatever their arguments.
-pub(crate) fn passes(number: i64) -> bool {
-    is_of_files(number) || is_of_process(number)
-}
-
-fn is_of_files(number: i64) -> bool {
-    matches!(
-        number,
-        libc::SYS_pread64
-            | libc::SYS_pwrite64
-            | libc::SYS_close
-            | libc::SYS_lseek
-            | libc::SYS_fstat
-            | libc::SYS_stat
-            | libc::SYS_lstat
-            | libc::SYS_newfstatat
-            | libc::SYS_statx
-            | libc::SYS_statfs
-            | libc::SYS_fstatfs
-            | libc::SYS_access
-            | libc::SYS_faccessat
-            | libc::SYS_faccessat2
-            | libc::SYS_ftruncate
-            | libc::SYS_fsync
-            | libc::SYS_fadvise64
-            | libc::SYS_getdents64
-            | libc::SYS_getcwd
-            | libc::SYS_chdir
-            | libc::SYS_fchdir
-            | libc::SYS_mkdir
-            | libc::SYS_rmdir
-            | libc::SYS_unlink
-            | libc::SYS_unlinkat
-            | libc::SYS_rename
-            | libc::SYS_symlink
-            | libc::SYS_link
-            | libc::SYS_chmod
-            | libc::SYS_utimensat
-            | libc::SYS_umask
-    )
-}
-
-fn is_of_process(number: i64) -> bool {
-    matches!(
-        number,
-        libc::SYS_mprotect
-            | libc::SYS_munmap
-            | libc::SYS_mremap
-            | libc::SYS_madvise
-            | libc::SYS_getrlimit
-            | libc::SYS_getrusage
-            | libc::SYS_sysinfo
-            | libc::SYS_uname
-            | libc::SYS_times
-            | libc::SYS_time
-            | libc::SYS_gettimeofday
-            | libc::SYS_clock_gettime
-            | libc::SYS_clock_getres
-            | libc::SYS_nanosleep
-            | libc::SYS_clock_nanosleep
-            | libc::SYS_getrandom
-            | libc::SYS_sched_yield
-            | libc::SYS_sched_getaffinity
-            | libc::SYS_getpid
-            | libc::SYS_gettid
-            | libc::SYS_getppid
-            | libc::SYS_getpgrp
-            | libc::SYS_getpgid
-            | libc::SYS_getsid
-            | libc::SYS_getuid
-            | libc::SYS_geteuid
-            | libc::SYS_getgid
-            | libc::SYS_getegid
-            | libc::SYS_getgroups
-            | libc::SYS_kill
-            | libc::SYS_tgkill
-            | libc::SYS_exit_group
     )
 }

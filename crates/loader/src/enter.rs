@@ -26,25 +26,40 @@
 //! that were put off are unblocked, on the guest's stack (`_late`): the kernel makes their frames
 //! there, and nothing is left on the host's stack while the guest's handlers run. The registers
 //! that unblocking needs are put right by whoever interrupts (`signals::windows`).
+//!
+//! *On the alternate stack*, in a handler's call, the kernel must not see the host's stack pointer
+//! while a signal can arrive: it would start the next handler at the alternate stack's top, over
+//! the first. So all signals are blocked before the stack pointer changes (`_alternate`), until the
+//! alternate stack is disabled (`signals::leave_alternate`); and again on the way out, until the
+//! guest's stack pointer is back (`_late`).
 
 mod ways;
 
-use crate::block::{Block, FRAME, Frame};
-use crate::kinds;
+use crate::block::{AlternateStack, Block, FRAME, Frame};
+use crate::{kinds, raw};
 use core::arch::{asm, global_asm};
 use core::mem::offset_of;
 use sojourn_abi::door::Entries;
 use sojourn_abi::vectors;
 pub(crate) use ways::{Entry, Stage, entries, stage};
 
-/// Names the parts of a way in in a directive.
-macro_rules! labels {
-    ($directive:literal, $name:literal) => {
-        labels!($directive, $name;
-            "_stub" "_saving" "_kept" "_pass" "_passed" "_check" "_left" "_late" "_end")
+/// Expands to the table of a way in: how far behind its start its parts begin, in the order of the
+/// fields of `ways::Parts`.
+macro_rules! table {
+    ($name:literal) => {
+        table!($name; "_alternate" "_blocking" "_stub" "_saving" "_kept" "_pass" "_passed" "_check"
+            "_left" "_late" "_end")
     };
-    ($directive:literal, $name:literal; $($part:literal)+) => {
-        concat!(".", $directive, " ", $name $(, ", ", $name, $part)+)
+    ($name:literal; $($part:literal)+) => {
+        concat!(
+            ".pushsection .rodata.sojourn_ways, \"a\", @progbits\n",
+            ".p2align 2\n",
+            ".globl ", $name, "_table\n",
+            ".hidden ", $name, "_table\n",
+            $name, "_table:\n",
+            $(".long ", $name, $part, " - ", $name, "\n",)+
+            ".popsection\n",
+        )
     };
 }
 
@@ -54,6 +69,38 @@ macro_rules! enter {
         global_asm!(
             ".pushsection .text.sojourn_enter, \"ax\", @progbits",
             ".p2align 6",
+            // The stack pointer may be on the alternate stack, or below it.
+            concat!($name, "_alternate:"),
+            "3: mov rcx, gs:[{minus_start}]",
+            "lea rcx, [rcx + rsp]",
+            "bswap rcx",
+            "movzx ecx, cl",
+            "jrcxz 1f",
+            "jmp 2f",
+            // It is: all signals are blocked before it changes.
+            "1: mov gs:[{kept} + 0], rax",
+            "mov gs:[{kept} + 8], rdi",
+            "mov gs:[{kept} + 16], rsi",
+            "mov gs:[{kept} + 24], rdx",
+            "mov gs:[{kept} + 32], r10",
+            "mov gs:[{kept} + 40], r11",
+            concat!($name, "_blocking:"),
+            "mov edi, 0",
+            "mov rdx, gs:[0]",
+            "lea rsi, [rdx + {all_signals}]",
+            "lea rdx, [rdx + {mask_before}]",
+            "mov r10d, 8",
+            "mov eax, 14",
+            "syscall",
+            "mov qword ptr gs:[{is_blocked}], 1",
+            "mov qword ptr gs:[{pending}], 1",
+            "mov rax, gs:[{kept} + 0]",
+            "mov rdi, gs:[{kept} + 8]",
+            "mov rsi, gs:[{kept} + 16]",
+            "mov rdx, gs:[{kept} + 24]",
+            "mov r10, gs:[{kept} + 32]",
+            "mov r11, gs:[{kept} + 40]",
+            "jmp 2f",
             // The number is less than 256. If the kernel alone serves the call, the guest makes it
             // itself, by its trampoline's own `syscall`. No flag changes.
             concat!($name, "_stub:"),
@@ -63,14 +110,23 @@ macro_rules! enter {
             "jmp 6f",
             "9: lea rcx, [r11 - 2]",
             "jmp rcx",
+            "1: jmp 3b",
             ".p2align 5",
-            labels!("globl", $name),
-            labels!("hidden", $name),
+            concat!(".globl ", $name, ", ", $name, "_check"),
+            concat!(".hidden ", $name, ", ", $name, "_check"),
             concat!($name, ":"),
             "mov r11, rcx",
             "movzx ecx, ah",
             "jrcxz 7b",
-            "6: mov rcx, r11",
+            // Below the end of the alternate stack the highest byte of the distance is 0xff, above
+            // it 0. No flag changes.
+            "6: mov rcx, gs:[{minus_end}]",
+            "lea rcx, [rcx + rsp]",
+            "bswap rcx",
+            "not rcx",
+            "movzx ecx, cl",
+            "jrcxz 1b",
+            "2: mov rcx, r11",
             "mov r11, rsp",
             "mov rsp, gs:[8]",
             concat!($name, "_saving:"),
@@ -89,6 +145,7 @@ macro_rules! enter {
             // by the stack pointer.
             "cmp ecx, 15",
             "jne 8f",
+            "mov qword ptr gs:[{is_blocked}], 0",
             "mov eax, ecx",
             "mov rsp, r11",
             "syscall",
@@ -181,6 +238,9 @@ macro_rules! enter {
             // Signals were put off.
             "5: mov rdi, rsp",
             "call sojourn_due",
+            // Another signal may have been put off meanwhile.
+            "cmp qword ptr gs:[{pending}], 0",
+            "jne 5b",
             $load,
             "mov rbx, [rsp + {fs}]",
             "wrfsbase rbx",
@@ -216,6 +276,13 @@ macro_rules! enter {
             "jmp rcx",
             concat!($name, "_end:"),
             ".popsection",
+            table!($name),
+            minus_start = const offset_of!(Block, alternate) + offset_of!(AlternateStack, minus_start),
+            minus_end = const offset_of!(Block, alternate) + offset_of!(AlternateStack, minus_end),
+            kept = const offset_of!(Block, kept),
+            all_signals = const offset_of!(Block, all_signals),
+            mask_before = const offset_of!(Block, mask_before),
+            is_blocked = const offset_of!(Block, is_blocked),
             kinds = const offset_of!(Block, kinds),
             numbers = const kinds::LEN,
             data = const kinds::DATA,
@@ -319,9 +386,23 @@ pub(crate) fn entry_for(is_go: bool) -> usize {
     }
 }
 
-/// Returns true if the processor has AVX and the kernel keeps its registers. `std` would ask the
-/// processor seven times, and each answer may take microseconds in a virtual machine.
+/// Returns true if the processor has AVX and the kernel keeps its registers. Asks the kernel (from
+/// Linux 5.16 on): an answer of the processor's takes microseconds in a virtual machine, and `std`
+/// would want seven of them.
 fn has_avx() -> bool {
+    /// `ARCH_GET_XCOMP_SUPP`, and AVX's bit in the answer.
+    const FEATURES: usize = 0x1021;
+    const AVX: u64 = 4;
+    let mut features = 0u64;
+    let arguments = [FEATURES, (&raw mut features) as usize, 0, 0, 0, 0];
+    // SAFETY: `features` has room for the answer.
+    match unsafe { raw::call(libc::SYS_arch_prctl, arguments) } {
+        0 => features & AVX != 0,
+        _ => processor_has_avx(),
+    }
+}
+
+fn processor_has_avx() -> bool {
     const HAS_XGETBV: u32 = 1 << 27;
     const HAS_AVX: u32 = 1 << 28;
     /// The registers of SSE and AVX.

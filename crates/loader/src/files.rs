@@ -4,16 +4,43 @@ use crate::guest::{call, guest};
 use crate::raw;
 use core::ffi::{CStr, c_char};
 
-/// Returns the guest's file if a path names the running program. Only for paths that the kernel has
-/// read without an error.
-pub(crate) fn own(path: usize) -> Option<&'static CStr> {
+/// Returns the guest's file if the path that is argument `at` names the running program. Only for
+/// paths that the kernel has read without an error.
+fn own(at: usize, arguments: &[usize; 6]) -> Option<&'static CStr> {
     // SAFETY: the guest's string, which the kernel has read.
-    let path = unsafe { CStr::from_ptr(path as *const c_char) }.to_bytes();
-    let who = path.strip_prefix(b"/proc/")?.strip_suffix(b"/exe")?;
-    let is_process = |who: &str| who.parse::<i32>().is_ok_and(|it| it == raw::process_number());
-    let is_this =
-        who == b"self" || who == b"thread-self" || core::str::from_utf8(who).is_ok_and(is_process);
+    let path = unsafe { CStr::from_ptr(arguments[at] as *const c_char) }.to_bytes();
+    let is_this = match path {
+        b"exe" => is_own_folder(if at == 0 { libc::AT_FDCWD as usize } else { arguments[0] }),
+        _ => is_own_link(path)?,
+    };
     is_this.then(|| guest().file.as_c_str())
+}
+
+/// Returns true for the link in the folder of this process or of one of its threads.
+fn is_own_link(path: &[u8]) -> Option<bool> {
+    let folder = path.strip_prefix(b"/proc/")?.strip_suffix(b"/exe")?;
+    let mut parts = folder.split(|byte| *byte == b'/');
+    let number = |part: &[u8]| core::str::from_utf8(part).ok()?.parse::<i32>().ok();
+    let is_own = match parts.next()? {
+        b"self" | b"thread-self" => true,
+        process => number(process)? == raw::process_number(),
+    };
+    let is_thread = match parts.next() {
+        None => true,
+        Some(b"task") => number(parts.next()?).is_some(),
+        Some(_) => false,
+    };
+    Some(is_own && is_thread && parts.next().is_none())
+}
+
+/// Returns true for this process's folder in `/proc`.
+fn is_own_folder(folder: usize) -> bool {
+    let found = match folder as i32 {
+        libc::AT_FDCWD => raw::status_at(c"."),
+        _ => raw::status(folder),
+    };
+    let [found, own] = [found, raw::status_at(c"/proc/self")].map(|one| Some(raw::identity(&one?)));
+    found.is_some() && found == own
 }
 
 /// Serves readlink(2) and readlinkat(2), whose path is argument `at`.
@@ -26,7 +53,7 @@ pub(crate) fn read_link(at: usize, number: i64, arguments: &[usize; 6]) -> isize
     short[at + 2] = if room > 0 { len } else { room as usize };
     // SAFETY: the guest's own call.
     let result = unsafe { call(number, &short) };
-    if result < 0 || own(arguments[at]).is_none() {
+    if result < 0 || own(at, arguments).is_none() {
         let is_whole = result < len as isize || len as i32 == room;
         // SAFETY: the guest's own call.
         return if is_whole { result } else { unsafe { call(number, arguments) } };
@@ -40,7 +67,7 @@ pub(crate) fn read_link(at: usize, number: i64, arguments: &[usize; 6]) -> isize
 pub(crate) fn open(at: usize, number: i64, arguments: &[usize; 6]) -> isize {
     // SAFETY: the guest's own call.
     let result = unsafe { call(number, arguments) };
-    let found = if result < 0 { None } else { own(arguments[at]) };
+    let found = if result < 0 { None } else { own(at, arguments) };
     let Some(file) = found else { return result };
     let mut arguments = *arguments;
     arguments[at] = file.as_ptr() as usize;

@@ -10,7 +10,7 @@
 
 use crate::block::{Block, fs_base};
 use crate::guest;
-use crate::load::{self, File, Part};
+use crate::load::{self, Code, File, Part};
 use crate::plain::{Given, NOT_RUN, vector};
 use crate::refusal::Refusal;
 use crate::{heap, raw, starts};
@@ -137,7 +137,8 @@ fn map() -> Result<Mapped, Refusal> {
     // The dynamic loader relocates this program as well, and closes the pages again.
     protect(libc::PROT_READ | libc::PROT_WRITE);
     let file = File::open(DYNAMIC_LOADER)?;
-    let plan = load::place(&file, Part::Interpreter, Room { trampolines: 0, gap: 0, breaks: 0 })?;
+    let room = Room { trampolines: 0, gap: 0, breaks: 0 };
+    let plan = load::place(&file, Part::Interpreter, room, Code::Closed)?;
     Ok(Mapped { base: plan.base, entry: plan.entry as usize })
 }
 

@@ -3,8 +3,9 @@
 //!
 //! The way in looks a call up by the lowest byte of its number, with instructions that change no
 //! flag (`enter`). Calls with numbers from 256 on go as far as `dispatch` first; the most frequent
-//! calls have lower ones. Not here: which calls those are (`dispatch`, `early`).
+//! calls have lower ones. Not here: which calls those are (`dispatch`, `early`, `kernels`).
 
+use crate::kernels;
 use core::sync::atomic::{AtomicU8, Ordering};
 
 /// The number of entries that each thread has.
@@ -22,8 +23,18 @@ pub(crate) const DATA: u8 = 2;
 /// The kind of each number's call.
 pub(crate) type Kinds = [u8; LEN];
 
-/// The whole table, whose beginning new threads get.
-static KINDS: [AtomicU8; NUMBERS] = [const { AtomicU8::new(HOSTS) }; NUMBERS];
+/// The whole table, whose beginning new threads get. At first it is that of a guest without a host.
+static KINDS: [AtomicU8; NUMBERS] = {
+    let mut all = [const { AtomicU8::new(HOSTS) }; NUMBERS];
+    let mut number = 0;
+    while number < NUMBERS {
+        if kernels::passes(number as i64) {
+            all[number] = AtomicU8::new(GUESTS);
+        }
+        number += 1;
+    }
+    all
+};
 
 /// Returns true if the guest makes the call itself.
 pub(crate) fn is_guests(number: usize) -> bool {

@@ -11,66 +11,159 @@ use core::ffi::CStr;
 use sojourn_abi::cache::BuildId;
 use sojourn_abi::cache::{FileState, checksum};
 use sojourn_abi::class::FIRST;
-use sojourn_abi::elf::{Area, Image};
+use sojourn_abi::elf::{Area, ElfError, Image};
 use sojourn_abi::layout::{Mapping, Plan, Room, Source, plan};
 use sojourn_abi::patch::{Trampoline, region_len};
 use sojourn_abi::sites::{Rewrite, Site, Text};
 use sojourn_abi::starts::Key;
 use std::ffi::CString;
 
-/// A program's file, mapped unchanged.
+/// A program's file.
 pub(crate) struct File {
-    fd: usize,
+    opened: Opened,
     status: libc::stat,
-    bytes: &'static [u8],
+    start: Start,
     pub(crate) image: Image,
+}
+
+/// Those bytes of a file that tell how it is loaded.
+enum Start {
+    /// The first bytes, with all that is needed.
+    Read(Vec<u8>),
+    /// All bytes, mapped unchanged.
+    Mapped(&'static [u8]),
+}
+
+impl Start {
+    /// Most files have everything in as many bytes.
+    const LEN: usize = 4096;
+
+    fn of(fd: usize, len: u64) -> Result<Self, Refusal> {
+        let mut bytes = vec![0; Self::LEN];
+        let arguments = [fd, bytes.as_mut_ptr() as usize, Self::LEN, 0, 0, 0];
+        // SAFETY: there is room for the answer.
+        let got = number(unsafe { raw::call(libc::SYS_pread64, arguments) })?;
+        bytes.truncate(got);
+        if Image::reach(&bytes).min(len) <= got as u64 {
+            return Ok(Self::Read(bytes));
+        }
+        raw::map(fd, len as usize).map(Self::Mapped).map_err(Refusal::Kernel)
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Read(bytes) => bytes,
+            Self::Mapped(bytes) => bytes,
+        }
+    }
+}
+
+impl Drop for Start {
+    fn drop(&mut self) {
+        if let Self::Mapped(bytes) = self {
+            // SAFETY: no reference to the bytes is left.
+            unsafe { raw::unmap(bytes) };
+        }
+    }
+}
+
+/// An open file, which Drop closes.
+struct Opened {
+    fd: usize,
+    /// The file's absolute path without symbolic links, if that is known.
+    path: Option<CString>,
+}
+
+impl Opened {
+    const FLAGS: usize = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
+
+    fn at(path: &CStr) -> Result<Self, Refusal> {
+        let arguments = [path.as_ptr() as usize, Self::FLAGS, 0, 0, 0, 0];
+        // SAFETY: a path that ends with a zero.
+        let fd = number(unsafe { raw::call(libc::SYS_open, arguments) })?;
+        Ok(Self { fd, path: None })
+    }
+
+    /// Opens a file whose path has no symbolic links, so that nobody need ask for the path again;
+    /// `/proc` takes its time. `None`: the path may have some, or the kernel cannot tell (Linux 5.6
+    /// can).
+    fn directly(path: &CStr) -> Option<Self> {
+        const NO_SYMLINKS: u64 = 4;
+        let parts = path.to_bytes().strip_prefix(b"/")?.split(|byte| *byte == b'/');
+        let is_whole = parts.into_iter().all(|part| ![&b""[..], b".", b".."].contains(&part));
+        let how = [Self::FLAGS as u64, 0, NO_SYMLINKS];
+        let (folder, name) = (libc::AT_FDCWD as usize, path.as_ptr() as usize);
+        let arguments = [folder, name, (&raw const how) as usize, size_of_val(&how), 0, 0];
+        // SAFETY: a path that ends with a zero, and the structure of openat2(2).
+        let fd = is_whole.then(|| unsafe { raw::call(libc::SYS_openat2, arguments) })?;
+        Some(Self { fd: number(fd).ok()?, path: Some(path.to_owned()) })
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        // SAFETY: this value's own descriptor.
+        unsafe { raw::call(libc::SYS_close, [self.fd, 0, 0, 0, 0, 0]) };
+    }
 }
 
 impl File {
     /// Opens a program and reads its headers.
     pub(crate) fn open(path: &CStr) -> Result<Self, Refusal> {
-        let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
-        let arguments = [path.as_ptr() as usize, flags, 0, 0, 0, 0];
-        // SAFETY: a path that ends with a zero.
-        let fd = number(unsafe { raw::call(libc::SYS_open, arguments) })?;
-        let status = raw::status(fd).ok_or(Refusal::Kernel(libc::EBADF))?;
-        let bytes = raw::map(fd, status.st_size as usize).map_err(Refusal::Kernel)?;
-        let image = Image::read(bytes).map_err(Refusal::File)?;
-        Ok(Self { fd, status, bytes, image })
+        Self::of(Opened::at(path)?)
+    }
+
+    /// Does the same for a program whose [`Self::path`] will be asked for.
+    pub(crate) fn open_directly(path: &CStr) -> Result<Self, Refusal> {
+        Self::of(Opened::directly(path).map_or_else(|| Opened::at(path), Ok)?)
+    }
+
+    fn of(opened: Opened) -> Result<Self, Refusal> {
+        let status = raw::status(opened.fd).ok_or(Refusal::Kernel(libc::EBADF))?;
+        let start = Start::of(opened.fd, status.st_size as u64)?;
+        let image = Image::read(start.bytes()).map_err(Refusal::File)?;
+        Ok(Self { opened, status, start, image })
     }
 
     /// Returns the file's absolute path without symbolic links; `None` if the file has none any
     /// more.
     pub(crate) fn path(&self) -> Option<CString> {
-        let link = CString::new(format!("/proc/self/fd/{}", self.fd)).ok()?;
+        if let Some(path) = &self.opened.path {
+            return Some(path.clone());
+        }
+        let link = CString::new(format!("/proc/self/fd/{}", self.opened.fd)).ok()?;
         raw::link(&link).filter(|path| !path.to_bytes().ends_with(b" (deleted)"))
     }
 
     /// Returns the name of the program at `path`, whose file this is, in the record of starts.
     pub(crate) fn key(&self, path: &CStr) -> Key {
-        let first = self.bytes.get(..FIRST).unwrap_or(self.bytes);
+        let bytes = self.start.bytes();
+        let first = bytes.get(..FIRST).unwrap_or(bytes);
         Key::new(path.to_bytes(), first, &FileState::of(&self.status))
     }
 
     /// Returns the path of the program's interpreter.
-    pub(crate) fn interpreter(&self) -> Option<&'static CStr> {
-        CStr::from_bytes_until_nul(self.image.interpreter_in(self.bytes)?).ok()
+    pub(crate) fn interpreter(&self) -> Option<&CStr> {
+        CStr::from_bytes_until_nul(self.image.interpreter_in(self.start.bytes())?).ok()
     }
 
-    /// Returns the system calls of each executable segment, at the addresses in the headers.
-    fn sites(&self) -> Result<Vec<Examined>, Refusal> {
+    /// Returns the system calls of each executable segment of the file, which is mapped as planned.
+    fn sites(&self, plan: &Plan) -> Result<Vec<Examined>, Refusal> {
         let executable = self.image.segments.iter().filter(|one| one.is_executable);
         let build_id = BuildId(checksum(&self.image.build_id));
         executable
             .filter(|one| one.file_len > 0)
             .map(|one| {
-                let start = one.offset as usize;
-                let bytes = start
-                    .checked_add(one.file_len as usize)
-                    .and_then(|end| self.bytes.get(start..end))
-                    .ok_or(Refusal::File(sojourn_abi::elf::ElfError::Headers))?;
-                let text = Text { address: one.address, bytes };
-                let in_file = FileText { fd: self.fd, build_id, offset: one.offset };
+                if one.offset.saturating_add(one.file_len) > self.status.st_size as u64 {
+                    return Err(Refusal::File(ElfError::Headers));
+                }
+                let address = one.address.wrapping_add(plan.base);
+                // SAFETY: mapped and readable, up to the file's end.
+                let bytes = unsafe {
+                    core::slice::from_raw_parts(address as *const u8, one.file_len as usize)
+                };
+                let text = Text { address, bytes };
+                let in_file = FileText { fd: self.opened.fd, build_id, offset: one.offset };
                 let found = cache::sites(in_file, text);
                 if one.is_writable && !found.sites.is_empty() {
                     return Err(Refusal::WritableCode);
@@ -81,7 +174,7 @@ impl File {
                 if found.tests_integrity {
                     return Err(Refusal::Integrity);
                 }
-                Ok(Examined { text, sites: found.sites })
+                Ok(Examined { text, sites: found.sites, is_open: !one.is_writable })
             })
             .collect()
     }
@@ -92,16 +185,8 @@ struct Examined {
     text: Text<'static>,
     /// Its system calls.
     sites: Vec<Site>,
-}
-
-impl Drop for File {
-    fn drop(&mut self) {
-        // SAFETY: no reference to the bytes is left.
-        unsafe {
-            raw::unmap(self.bytes);
-            raw::call(libc::SYS_close, [self.fd, 0, 0, 0, 0, 0]);
-        }
-    }
+    /// True if it is writable now and not yet executable ([`Code::Open`]).
+    is_open: bool,
 }
 
 /// Returns a system call's result, or the kernel's error.
@@ -127,30 +212,73 @@ pub(crate) enum Part {
 
 /// Loads a program whose trampolines lead to `entry`.
 pub(crate) fn load(file: &File, part: Part, entry: usize) -> Result<Loaded, Refusal> {
-    let texts = file.sites()?;
-    let trampolines = texts.iter().map(|one| room_of(&one.sites)).sum::<usize>() as u64;
-    let breaks = if part == Part::Program { BREAK_MAX } else { 0 };
-    let gap = if part == Part::Program { random(13) << 12 } else { 0 };
-    let plan = place(file, part, Room { trampolines, gap, breaks })?;
+    let Placed { plan, texts } = examine(file, part)?;
     let mut region = plan.trampolines.at as usize;
     let (mut left, mut trampolines) = (Vec::new(), Vec::new());
-    for Examined { text, sites } in texts {
-        let text = Text { address: text.address.wrapping_add(plan.base), bytes: text.bytes };
-        let based = |site: Site| Site { at: site.at.wrapping_add(plan.base), ..site };
-        let sites: Vec<Site> = sites.into_iter().map(based).collect();
-        let made = rewriting::rewrite(text, &sites, region, entry);
-        trampolines.extend(made.map_err(|Refused(error)| Refusal::Text(error))?);
+    for Examined { text, sites, is_open } in texts {
+        if is_open {
+            let made = rewriting::rewrite_open(text, &sites, region, entry);
+            trampolines.extend(made.map_err(|Refused(error)| Refusal::Text(error))?);
+        }
         region += room_of(&sites);
         left.extend(sites.iter().filter(|site| is_missed(site)).map(|site| site.at as usize));
     }
     Ok(Loaded { plan, left, trampolines })
 }
 
+/// A program in memory that is not yet rewritten.
+struct Placed {
+    plan: Plan,
+    texts: Vec<Examined>,
+}
+
+/// Bytes that are reserved for trampolines before their number is known. What is too much is given
+/// back.
+const TRAMPOLINES: usize = 1 << 20;
+
+/// Maps a program's file, and finds its system calls there: a second mapping would cost page
+/// faults.
+fn examine(file: &File, part: Part) -> Result<Placed, Refusal> {
+    let breaks = if part == Part::Program { BREAK_MAX } else { 0 };
+    let gap = if part == Part::Program { random(13) << 12 } else { 0 };
+    let mut reserved = TRAMPOLINES;
+    loop {
+        let room = Room { trampolines: reserved as u64, gap, breaks };
+        let plan = place(file, part, room, Code::Open)?;
+        let texts = file.sites(&plan)?;
+        let needed = texts.iter().map(|one| room_of(&one.sites)).sum();
+        let (from, len) = match needed > reserved {
+            true => (plan.reserved.at as usize, plan.reserved.len as usize),
+            false => (plan.trampolines.at as usize + needed, reserved - needed),
+        };
+        // SAFETY: the whole reservation, or its end, which nothing uses.
+        unsafe { raw::call(libc::SYS_munmap, [from, len, 0, 0, 0, 0]) };
+        if needed <= reserved {
+            return Ok(Placed { plan, texts });
+        }
+        reserved = needed;
+    }
+}
+
+/// How code is mapped that cannot be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Code {
+    /// As the program says.
+    Closed,
+    /// To be read and written, until it is rewritten.
+    Open,
+}
+
 /// Maps a program's file, and reserves room behind it.
-pub(crate) fn place(file: &File, part: Part, room: Room) -> Result<Plan, Refusal> {
+pub(crate) fn place(file: &File, part: Part, room: Room, code: Code) -> Result<Plan, Refusal> {
     let plan = reserve(&file.image, part, room)?;
     for mapping in &plan.mappings {
-        map(mapping, file.fd)?;
+        let is_opened = code == Code::Open && mapping.source != Source::Zero;
+        let access = match mapping.access {
+            [_, false, true] if is_opened => [true, true, false],
+            access => access,
+        };
+        map(&Mapping { access, ..*mapping }, file.opened.fd)?;
     }
     for Area { at, len } in &plan.cleared {
         // SAFETY: the end of a writable page of the program.

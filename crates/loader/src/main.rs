@@ -58,6 +58,8 @@ mod heap;
 #[cfg(target_arch = "x86_64")]
 mod host;
 #[cfg(target_arch = "x86_64")]
+mod kernels;
+#[cfg(target_arch = "x86_64")]
 mod kinds;
 #[cfg(target_arch = "x86_64")]
 mod load;

@@ -5,7 +5,7 @@ use crate::cache::{self, FileText};
 use crate::guest::guest;
 use crate::raw;
 use sojourn_abi::cache::BuildId;
-use sojourn_abi::patch::{self, Rewritten, Trampoline, region_len};
+use sojourn_abi::patch::{self, Patch, Rewritten, Trampoline, region_len};
 use sojourn_abi::sites::{Found, Rewrite, Site, Text};
 
 const PAGE: usize = 4096;
@@ -29,18 +29,31 @@ fn protect(at: usize, len: usize, protection: usize) -> Result<(), Refused> {
     checked(result).map(|_| ())
 }
 
-/// Rewrites the sites of the text at `text.address`, whose trampolines go to `region`. Returns the
-/// trampolines.
-pub(crate) fn rewrite(
+/// Rewrites the sites of the text at `text.address`, which is writable and becomes executable. Its
+/// trampolines go to `region`. Returns them.
+pub(crate) fn rewrite_open(
     text: Text<'_>,
     sites: &[Site],
     region: usize,
     entry: usize,
 ) -> Result<Vec<Trampoline>, Refused> {
+    let done = prepare(text, sites, region, entry)?;
+    write(&done.patches);
+    protect(text.address as usize, text.bytes.len(), CODE)?;
+    Ok(done.trampolines)
+}
+
+/// Computes the patches of a text, and puts its trampolines in `region`.
+fn prepare(
+    text: Text<'_>,
+    sites: &[Site],
+    region: usize,
+    entry: usize,
+) -> Result<Rewritten, Refused> {
     let done = patch::rewrite(text, sites, region as u64, entry as u64)
         .map_err(|patch::TooFar| Refused(libc::ERANGE))?;
     if done.patches.is_empty() {
-        return Ok(Vec::new());
+        return Ok(done);
     }
     let len = done.region.len();
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
@@ -50,13 +63,20 @@ pub(crate) fn rewrite(
     // SAFETY: the mapping was just made, with `len` bytes.
     unsafe { core::ptr::copy_nonoverlapping(done.region.as_ptr(), region as *mut u8, len) };
     protect(region, len, CODE)?;
-    apply(&done)?;
-    Ok(done.trampolines)
+    Ok(done)
 }
 
-/// Writes the patches. All pages from the first site to the last change their protection together,
-/// because each change of a part alone would leave one more mapping. Pages without a site stay
-/// those of the file.
+fn write(patches: &[Patch]) {
+    for patch in patches {
+        let (at, len) = (patch.at as usize, patch.bytes.len());
+        // SAFETY: bytes of the text, which are writable now.
+        unsafe { core::ptr::copy_nonoverlapping(patch.bytes.as_ptr(), at as *mut u8, len) };
+    }
+}
+
+/// Writes the patches of a text that is executable. All pages from the first site to the last
+/// change their protection together, because each change of a part alone would leave one more
+/// mapping. Pages without a site stay those of the file.
 fn apply(done: &Rewritten) -> Result<(), Refused> {
     let (Some(first), Some(last)) = (done.patches.first(), done.patches.last()) else {
         return Ok(());
@@ -64,11 +84,7 @@ fn apply(done: &Rewritten) -> Result<(), Refused> {
     let at = first.at as usize;
     let len = last.at as usize + last.bytes.len() - at;
     protect(at, len, READ_WRITE)?;
-    for patch in &done.patches {
-        let (at, len) = (patch.at as usize, patch.bytes.len());
-        // SAFETY: bytes of the text, which are writable now.
-        unsafe { core::ptr::copy_nonoverlapping(patch.bytes.as_ptr(), at as *mut u8, len) };
-    }
+    write(&done.patches);
     protect(at, len, CODE)
 }
 
@@ -114,7 +130,7 @@ pub(crate) fn rewrite_mapped(at: usize, arguments: &[usize; 6]) {
     }
     if let Some(region) = near(at, region_len(&sites).next_multiple_of(PAGE)) {
         // After a failure the code is either unchanged, or has rewritten calls that work.
-        let _ = rewrite(text, &sites, region, guest().entry);
+        let _ = prepare(text, &sites, region, guest().entry).and_then(|done| apply(&done));
     }
 }
 

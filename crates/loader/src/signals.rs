@@ -31,7 +31,6 @@ use core::ffi::c_int;
 use core::mem::offset_of;
 use libc::{REG_RIP, REG_RSP, siginfo_t, ucontext_t};
 use sojourn_abi::door::{PutOff, RESTART, Signal, is_fault};
-use sojourn_abi::patch::Trampoline;
 use windows::{Place, mask_at};
 
 /// Bytes between the used part of the host's stack and what a handler's entry point uses of it: the
@@ -253,12 +252,12 @@ fn prepare(block: &mut Block, context: &mut ucontext_t, handler: Handler, signal
 unsafe extern "C" fn sojourn_due(frame: &mut Frame) {
     let block = here();
     block.pending = 0;
+    if block.is_disabled {
+        block.due |= back_to_alternate(block);
+    }
     if frame.rax as isize == -(RESTART as isize) {
         frame.rax = block.number;
-        frame.back = match trap::is_trapped(frame.back) {
-            true => frame.back - 2,
-            false => Trampoline::again(frame.back as u64) as usize,
-        };
+        frame.back = trap::again(frame.back);
     }
     block.due |= match block.is_alone {
         true => core::mem::take(&mut block.put_off),
@@ -303,26 +302,37 @@ pub(crate) fn alternate(block: &mut Block, arguments: &[usize; 6], rsp: usize) -
         let is_off = stack.ss_flags & libc::SS_DISABLE != 0;
         block.alternate = match is_off {
             true => AlternateStack::default(),
-            false => AlternateStack { at: stack.ss_sp as usize, len: stack.ss_size },
+            false => AlternateStack::of(&stack),
         };
     }
     result
 }
 
-/// Makes a call for a handler on the alternate stack. The kernel sees the stack pointer on the
-/// host's stack, and would take the alternate stack for free and use it again. So the alternate
-/// stack is disabled meanwhile.
+/// Begins a call of a handler's on the alternate stack, with all signals blocked (`enter`). The
+/// kernel sees the stack pointer on the host's stack, and would take the alternate stack for free
+/// and use it again. So the alternate stack is disabled until [`sojourn_due`].
 #[cold]
-pub(crate) fn without_alternate(block: &Block, call: impl FnOnce() -> isize) -> isize {
-    let set = |ss_flags| {
-        let stack = block.alternate.with_flags(ss_flags);
-        // SAFETY: sets the guest's alternate stack again, or none.
-        unsafe { raw::call(libc::SYS_sigaltstack, [(&raw const stack) as usize, 0, 0, 0, 0, 0]) };
-    };
-    set(libc::SS_DISABLE);
-    let result = call();
-    set(0);
-    result
+pub(crate) fn leave_alternate(block: &mut Block) {
+    block.is_blocked = 0;
+    block.is_disabled = true;
+    set_alternate(block, libc::SS_DISABLE);
+    raw::set_mask(block.mask_before);
+}
+
+/// Enables the alternate stack again. Returns the signals that are blocked from now on until the
+/// guest's stack pointer is back.
+#[cold]
+fn back_to_alternate(block: &mut Block) -> u64 {
+    let before = raw::block_signals();
+    block.is_disabled = false;
+    set_alternate(block, 0);
+    !before
+}
+
+fn set_alternate(block: &Block, flags: c_int) {
+    let stack = block.alternate.with_flags(flags);
+    // SAFETY: sets the guest's alternate stack again, or none.
+    unsafe { raw::call(libc::SYS_sigaltstack, [(&raw const stack) as usize, 0, 0, 0, 0, 0]) };
 }
 
 /// Serves rt_sigprocmask(2). The signal that traps calls cannot be blocked.

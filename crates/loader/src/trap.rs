@@ -10,6 +10,7 @@ use crate::guest::{TrapRange, guest};
 use crate::raw;
 use core::ffi::{c_int, c_void};
 use libc::{REG_RCX, REG_RIP, ucontext_t};
+use sojourn_abi::patch::Trampoline;
 
 /// `PR_SET_SYSCALL_USER_DISPATCH`.
 const DISPATCH: usize = 59;
@@ -76,4 +77,12 @@ unsafe extern "C" fn on_trap(_: c_int, _: *mut c_void, context: *mut ucontext_t)
 /// Returns true if a call was trapped: the `syscall` before `back` would be trapped again.
 pub(crate) fn is_trapped(back: usize) -> bool {
     guest().left.binary_search(&(back - 2)).is_ok()
+}
+
+/// Returns the address at which a call whose thread goes on at `back` begins again.
+pub(crate) fn again(back: usize) -> usize {
+    match is_trapped(back) {
+        true => back - 2,
+        false => Trampoline::again(back as u64) as usize,
+    }
 }

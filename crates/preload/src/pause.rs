@@ -131,18 +131,22 @@ pub(crate) unsafe fn unless_put_off(thread: &Thread, number: i64, arguments: [us
     }
 }
 
-/// Returns the mask of the call that a signal has ended whose handler has interrupted the thread,
+/// Returns the mask of the call that `signal` has ended, whose handler has interrupted the thread,
 /// if the call has one of its own ([`unless_put_off`]): the kernel's mask until the handler runs.
-pub(crate) fn ended_with_mask(thread: &Thread, context: &ucontext_t) -> Option<u64> {
+/// A call may have transferred something, as io_uring_enter(2) has; then the signal is one that the
+/// program's own mask blocks.
+pub(crate) fn ended_with_mask(thread: &Thread, signal: u64, context: &ucontext_t) -> Option<u64> {
     let interrupted = -i64::from(libc::EINTR);
     #[cfg(target_arch = "x86_64")]
     let [at, result] =
         [libc::REG_RIP, libc::REG_RAX].map(|one| context.uc_mcontext.gregs[one as usize]);
     #[cfg(target_arch = "aarch64")]
     let [at, result] = [context.uc_mcontext.pc, context.uc_mcontext.regs[0]].map(u64::cast_signed);
-    let has_ended =
-        at as usize == sojourn_pause_made as *const () as usize && result == interrupted;
-    let has_mask = has_ended && thread.has_call_mask.load(Ordering::Relaxed) != 0;
+    // SAFETY: the kernel's set is the first word of the C library's.
+    let blocked = unsafe { *(&raw const context.uc_sigmask).cast::<u64>() };
+    let has_ended = result == interrupted || result >= 0 && blocked & signal != 0;
+    let has_made = at as usize == sojourn_pause_made as *const () as usize;
+    let has_mask = has_ended && has_made && thread.has_call_mask.load(Ordering::Relaxed) != 0;
     has_mask.then(|| thread.call_mask.load(Ordering::Relaxed))
 }
 

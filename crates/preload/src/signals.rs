@@ -214,7 +214,7 @@ pub(crate) unsafe extern "C-unwind" fn came_through_door(signal: &Signal) -> Put
     thread.ran.store(waits, Ordering::Relaxed);
     // SAFETY: the kernel's own structures.
     unsafe {
-        let mask = pause::ended_with_mask(thread, &*signal.context.cast());
+        let mask = pause::ended_with_mask(thread, bit(signal.number), &*signal.context.cast());
         let before =
             deferred::put_off(thread, signal.number, signal.entry, info, signal.context.cast());
         pause::leave_gap(&mut *signal.context.cast());

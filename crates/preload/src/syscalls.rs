@@ -6,6 +6,7 @@
 //! other modules do the work for sessions. Not here: how such calls come to this library (`door`,
 //! `own_calls`).
 
+use crate::call_mask::IO_PGETEVENTS;
 use crate::guard::{can_open, is_initialized, is_open, is_wide_open, tell_if_initialized, within};
 use crate::guests::Numbered;
 use crate::library::{EpollEvent, PollFd, ReasonT};
@@ -100,6 +101,8 @@ fn is_told(number: i64) -> bool {
             | libc::SYS_io_uring_enter
             | libc::SYS_io_uring_register
             | libc::SYS_io_submit
+            // Nothing is told, but a handler of the loader's guest needs the mask.
+            | IO_PGETEVENTS
             | libc::SYS_execve
             | libc::SYS_execveat
             | libc::SYS_exit_group

@@ -74,6 +74,21 @@ fn threads_are_cancelled_as_they_begin() {
 }
 
 #[test]
+fn handlers_on_the_alternate_stack_are_interrupted_in_their_calls() {
+    case("on_top");
+}
+
+#[test]
+fn all_signals_that_a_calls_mask_admits_arrive_in_it() {
+    case("masked");
+}
+
+#[test]
+fn a_program_without_a_free_descriptor_executes_itself() {
+    case("crowded");
+}
+
+#[test]
 fn handlers_see_what_led_to_the_call_that_they_interrupt() {
     case("unwound");
 }

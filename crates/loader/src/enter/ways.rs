@@ -1,101 +1,98 @@
 //! The ways in, with the addresses at which their parts begin. Not here: their instructions
 //! (`enter`).
 
+use core::ops::Deref;
+
 unsafe extern "C" {
     fn sojourn_enter_go();
-    fn sojourn_enter_go_stub();
-    fn sojourn_enter_go_saving();
-    fn sojourn_enter_go_kept();
-    fn sojourn_enter_go_pass();
-    fn sojourn_enter_go_passed();
-    fn sojourn_enter_go_check();
-    fn sojourn_enter_go_left();
-    fn sojourn_enter_go_late();
-    fn sojourn_enter_go_end();
     fn sojourn_enter_sse();
-    fn sojourn_enter_sse_stub();
-    fn sojourn_enter_sse_saving();
-    fn sojourn_enter_sse_kept();
-    fn sojourn_enter_sse_pass();
-    fn sojourn_enter_sse_passed();
-    fn sojourn_enter_sse_check();
-    fn sojourn_enter_sse_left();
-    fn sojourn_enter_sse_late();
-    fn sojourn_enter_sse_end();
     fn sojourn_enter_avx();
-    fn sojourn_enter_avx_stub();
-    fn sojourn_enter_avx_saving();
-    fn sojourn_enter_avx_kept();
-    fn sojourn_enter_avx_pass();
-    fn sojourn_enter_avx_passed();
-    fn sojourn_enter_avx_check();
-    fn sojourn_enter_avx_left();
-    fn sojourn_enter_avx_late();
-    fn sojourn_enter_avx_end();
+    static sojourn_enter_go_table: Parts<i32>;
+    static sojourn_enter_sse_table: Parts<i32>;
+    static sojourn_enter_avx_table: Parts<i32>;
 }
 
-/// A way in, with the addresses at which its parts begin.
+/// The places at which the parts of a way in begin: addresses, or distances from its start.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Parts<T> {
+    /// From here on the stack pointer may be on the alternate stack. The address to go on at is in
+    /// `r11`.
+    pub(crate) alternate: T,
+    /// From here to `stub` the guest's registers are in the block.
+    pub(crate) blocking: T,
+    /// From here to the start the address to go on at is in `r11`, all else is the guest's.
+    pub(crate) stub: T,
+    /// From here on the stack pointer is the frame's address.
+    pub(crate) saving: T,
+    /// From here on the call's number is in the frame.
+    pub(crate) kept: T,
+    /// From here to `passed` the thread leaves for the guest's own call, with the guest's FS base.
+    pub(crate) pass: T,
+    /// The jump to that call: all registers but `rcx` and `r11` are the guest's.
+    passed: T,
+    /// From here on the guest's registers are in the frame, with the call's result.
+    pub(crate) check: T,
+    /// The jump to the guest: all registers but `rcx` and `r11` are the guest's.
+    left: T,
+    /// From here on the stack pointer is the guest's, and some registers are in the frame only.
+    pub(crate) late: T,
+    /// The address behind the last instruction.
+    pub(crate) end: T,
+}
+
+/// A way in.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
-    /// From here to `start` the address to go on at is in `r11`, all else is the guest's.
-    stub: usize,
     /// The address that trampolines jump to.
     pub(crate) start: usize,
-    /// From here on the stack pointer is the frame's address.
-    pub(crate) saving: usize,
-    /// From here on the call's number is in the frame.
-    pub(crate) kept: usize,
-    /// From here to `passed` the thread leaves for the guest's own call, with the guest's FS base.
-    pub(crate) pass: usize,
-    /// The jump to that call: all registers but `rcx` and `r11` are the guest's.
-    passed: usize,
-    /// From here on the guest's registers are in the frame, with the call's result.
-    pub(crate) check: usize,
-    /// The jump to the guest: all registers but `rcx` and `r11` are the guest's.
-    left: usize,
-    /// From here on the stack pointer is the guest's, and some registers are in the frame only.
-    pub(crate) late: usize,
-    /// The address behind the last instruction.
-    pub(crate) end: usize,
+    parts: Parts<usize>,
+}
+
+impl Deref for Entry {
+    type Target = Parts<usize>;
+
+    fn deref(&self) -> &Parts<usize> {
+        &self.parts
+    }
 }
 
 impl Entry {
+    fn new(start: unsafe extern "C" fn(), table: &Parts<i32>) -> Self {
+        let start = start as *const () as usize;
+        let at = |distance: i32| start.wrapping_add_signed(distance as isize);
+        let parts = Parts {
+            alternate: at(table.alternate),
+            blocking: at(table.blocking),
+            stub: at(table.stub),
+            saving: at(table.saving),
+            kept: at(table.kept),
+            pass: at(table.pass),
+            passed: at(table.passed),
+            check: at(table.check),
+            left: at(table.left),
+            late: at(table.late),
+            end: at(table.end),
+        };
+        Self { start, parts }
+    }
+
     /// Returns true if a thread at `rip` is leaving for a call that the guest makes itself.
     pub(crate) fn passes(&self, rip: usize) -> bool {
         (self.pass..self.passed).contains(&rip)
     }
 }
 
-macro_rules! entry {
-    ($($part:ident = $symbol:ident)+) => { Entry { $($part: $symbol as *const () as usize),+ } };
-}
-
 /// Returns all ways in.
-#[rustfmt::skip]
 pub(crate) fn entries() -> [Entry; 3] {
-    [
-        entry!(
-            stub = sojourn_enter_go_stub start = sojourn_enter_go
-            saving = sojourn_enter_go_saving kept = sojourn_enter_go_kept
-            pass = sojourn_enter_go_pass passed = sojourn_enter_go_passed
-            check = sojourn_enter_go_check left = sojourn_enter_go_left
-            late = sojourn_enter_go_late end = sojourn_enter_go_end
-        ),
-        entry!(
-            stub = sojourn_enter_sse_stub start = sojourn_enter_sse
-            saving = sojourn_enter_sse_saving kept = sojourn_enter_sse_kept
-            pass = sojourn_enter_sse_pass passed = sojourn_enter_sse_passed
-            check = sojourn_enter_sse_check left = sojourn_enter_sse_left
-            late = sojourn_enter_sse_late end = sojourn_enter_sse_end
-        ),
-        entry!(
-            stub = sojourn_enter_avx_stub start = sojourn_enter_avx
-            saving = sojourn_enter_avx_saving kept = sojourn_enter_avx_kept
-            pass = sojourn_enter_avx_pass passed = sojourn_enter_avx_passed
-            check = sojourn_enter_avx_check left = sojourn_enter_avx_left
-            late = sojourn_enter_avx_late end = sojourn_enter_avx_end
-        ),
-    ]
+    // SAFETY: constants of the assembly's, which has a table for each way in.
+    unsafe {
+        [
+            Entry::new(sojourn_enter_go, &sojourn_enter_go_table),
+            Entry::new(sojourn_enter_sse, &sojourn_enter_sse_table),
+            Entry::new(sojourn_enter_avx, &sojourn_enter_avx_table),
+        ]
+    }
 }
 
 /// Where a thread is that has all of the guest's registers, on the way in or out.

@@ -4,10 +4,11 @@
 use crate::block::{Block, Frame};
 use crate::enter::{Entry, entries};
 use crate::guest::guest;
+use crate::trap;
 use core::ffi::c_int;
 use libc::{
-    REG_EFL, REG_R8, REG_R9, REG_R10, REG_R12, REG_R13, REG_R14, REG_R15, REG_RAX, REG_RBP,
-    REG_RBX, REG_RCX, REG_RDI, REG_RDX, REG_RIP, REG_RSI, REG_RSP, ucontext_t,
+    REG_EFL, REG_R8, REG_R9, REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15, REG_RAX,
+    REG_RBP, REG_RBX, REG_RCX, REG_RDI, REG_RDX, REG_RIP, REG_RSI, REG_RSP, ucontext_t,
 };
 use sojourn_abi::door::RESTART;
 
@@ -85,6 +86,9 @@ pub(super) fn place(interrupted: &mut ucontext_t, block: &mut Block, fs: usize) 
 /// yet: the signals that were put off are being unblocked.
 pub(super) fn complete(interrupted: &mut ucontext_t, block: &mut Block) {
     let rip = interrupted.uc_mcontext.gregs[REG_RIP as usize] as usize;
+    if let Some(entry) = entries().iter().find(|one| (one.alternate..one.stub).contains(&rip)) {
+        begin_again(interrupted, block, rip >= entry.blocking);
+    }
     if !entries().iter().any(|one| (one.late..one.end).contains(&rip)) {
         return;
     }
@@ -96,6 +100,19 @@ pub(super) fn complete(interrupted: &mut ucontext_t, block: &mut Block) {
     // SAFETY: the kernel's context; its set is the first word of the C library's.
     unsafe { *mask_at(interrupted) &= !block.due };
     block.due = 0;
+}
+
+/// Has a thread begin its call again that was about to block all signals: the handler's own calls
+/// use the same place for registers. `are_kept`: they are there.
+fn begin_again(interrupted: &mut ucontext_t, block: &Block, are_kept: bool) {
+    let registers = &mut interrupted.uc_mcontext.gregs;
+    if are_kept {
+        let kept = [REG_RAX, REG_RDI, REG_RSI, REG_RDX, REG_R10, REG_R11];
+        for (register, value) in kept.into_iter().zip(block.kept) {
+            registers[register as usize] = value as i64;
+        }
+    }
+    registers[REG_RIP as usize] = trap::again(registers[REG_R11 as usize] as usize) as i64;
 }
 
 /// Has the thread leave its call at once. The call begins again when the handler has returned,

@@ -243,6 +243,97 @@ static void small(void) {
     }
 }
 
+/* Waits once for a ring or for kernel AIO, with a mask that admits all. `way`: with a mask, with a structure that has a
+ * mask, and with an operation that is submitted. */
+static long waits_with(const sigset_t *mask) {
+    /* `struct io_uring_params` (io_uring_setup(2)); not every C library's compiler finds the kernel's headers. */
+    static unsigned told[30];
+    enum { WAITS = 1, IN_STRUCTURE = 8, TAIL = 11, ARRAY = 16, POLL = 6 };
+    static long ring = -1;
+    static unsigned long context;
+    struct { const sigset_t *mask; size_t size; } sized = { mask, 8 };
+    struct { const sigset_t *mask; unsigned size, most; void *limit; } structure = { mask, 8, 0, NULL };
+    if (way == 3) {
+        long events[4];
+        if (!context) NEED(syscall(SYS_io_setup, 4, &context) == 0);
+        return syscall(SYS_io_pgetevents, context, 1, 1, events, NULL, &sized);
+    }
+    if (ring == -1) ring = syscall(SYS_io_uring_setup, 4, told);
+    NEED(ring >= 0 || errno == EPERM || errno == ENOSYS);
+    /* Not everybody may have a ring. */
+    if (ring < 0) return syscall(SYS_ppoll, NULL, 0, NULL, mask, 8);
+    if (way == 0) return syscall(SYS_io_uring_enter, ring, 0, 1, WAITS, mask, 8);
+    if (way == 1)
+        return syscall(SYS_io_uring_enter, ring, 0, 1, WAITS | IN_STRUCTURE, &structure, sizeof structure);
+    /* An operation that does not end: a pipe becomes readable. */
+    char *queue = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, ring, 0);
+    unsigned *all = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, ring, 0x10000000);
+    NEED(queue != MAP_FAILED && all != MAP_FAILED && pipe(ends) == 0);
+    memset(all, 0, 64);
+    all[0] = POLL, all[1] = ends[0], all[7] = POLLIN;
+    *(unsigned *)(queue + told[ARRAY]) = 0;
+    __atomic_add_fetch((unsigned *)(queue + told[TAIL]), 1, __ATOMIC_RELEASE);
+    return syscall(SYS_io_uring_enter, ring, 1, 1, WAITS, mask, 8);
+}
+
+/* All signals that a call's mask admits arrive in it. */
+static void masked(void) {
+    struct sigaction action = { .sa_sigaction = counts, .sa_flags = SA_SIGINFO };
+    sigset_t both, none, now;
+    sigemptyset(&none), sigemptyset(&both), sigaddset(&both, SIGUSR1), sigaddset(&both, SIGUSR2);
+    NEED(sigaction(SIGUSR1, &action, NULL) == 0 && sigaction(SIGUSR2, &action, NULL) == 0);
+    NEED(sigprocmask(SIG_SETMASK, &both, NULL) == 0);
+    for (way = 0; way < 4; way++) {
+        count = 0;
+        NEED(kill(getpid(), SIGUSR1) == 0 && kill(getpid(), SIGUSR2) == 0 && count == 0);
+        long result = waits_with(&none);
+        NEED(way == 2 ? result == 1 || (result == -1 && errno == EINTR) : result == -1 && errno == EINTR);
+        NEED(count == 2);
+        NEED(sigprocmask(SIG_SETMASK, NULL, &now) == 0);
+        NEED(sigismember(&now, SIGUSR1) == 1 && sigismember(&now, SIGUSR2) == 1 && !sigismember(&now, SIGTERM));
+    }
+}
+
+enum { ON_TOP = 2000, FILLED = 2048 };
+static void fills(int signal) {
+    (void)signal;
+    volatile char own[FILLED];
+    for (int at = 0; at < FILLED; at++) own[at] = 0x22;
+    count++;
+}
+
+/* Signals arrive anywhere in the calls of a handler that runs on the alternate stack, also between the program's stack
+ * and the loader's. Their own handlers run below it. */
+static void is_on_top(int signal) {
+    volatile char own[FILLED];
+    stack_t now;
+    (void)signal;
+    for (int at = 0; at < FILLED; at++) own[at] = 0x11;
+    while (count < ON_TOP) {
+        NEED(sigaltstack(NULL, &now) == 0 && now.ss_flags == SS_ONSTACK);
+        NEED(poll(NULL, 0, 0) == 0 || errno == EINTR);
+        for (int at = 0; at < FILLED; at++) NEED(own[at] == 0x11);
+    }
+}
+
+static void on_top(void) {
+    static char area[1 << 18];
+    stack_t stack = { .ss_sp = area, .ss_size = sizeof area }, now;
+    struct sigaction action = { .sa_handler = is_on_top, .sa_flags = SA_ONSTACK };
+    struct sigevent event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR2 };
+    struct itimerspec often = { { 0, 50000 }, { 0, 50000 } }, never = { { 0, 0 }, { 0, 0 } };
+    timer_t timer;
+    sigset_t all;
+    NEED(sigaltstack(&stack, NULL) == 0 && sigaction(SIGUSR1, &action, NULL) == 0);
+    action.sa_handler = fills;
+    NEED(sigaction(SIGUSR2, &action, NULL) == 0 && timer_create(CLOCK_MONOTONIC, &event, &timer) == 0);
+    NEED(timer_settime(timer, 0, &often, NULL) == 0 && raise(SIGUSR1) == 0 && count >= ON_TOP);
+    NEED(timer_settime(timer, 0, &never, NULL) == 0);
+    NEED(sigaltstack(NULL, &now) == 0 && now.ss_flags == 0 && now.ss_sp == area);
+    NEED(sigprocmask(SIG_SETMASK, NULL, &all) == 0);
+    for (int one = 1; one < NSIG; one++) NEED(sigismember(&all, one) != 1);
+}
+
 /* ---- files ---- */
 
 /* What is behind the target of a link stays as it was. */
@@ -254,6 +345,17 @@ static void linked(void) {
     for (size_t at = len; at < sizeof target; at++) NEED(target[at] == 'x');
     NEED(readlink("/proc/self/exe", target, 2) == 2 && target[2] == self[2]);
     NEED(syscall(SYS_readlink, "/proc/self/exe", target, 0) == -1 && errno == EINVAL);
+    /* Other names of the same link. */
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/task/%d/exe", getpid(), getpid());
+    NEED(readlink(path, target, sizeof target) == len && !memcmp(target, self, len));
+    struct stat own, opened;
+    int here = open(".", O_RDONLY), folder = open("/proc/self", O_RDONLY), file = openat(folder, "exe", O_RDONLY);
+    NEED(stat(self, &own) == 0 && fstat(file, &opened) == 0 && opened.st_ino == own.st_ino);
+    NEED(readlinkat(folder, "exe", target, sizeof target) == len && !memcmp(target, self, len));
+    NEED(fchdir(folder) == 0 && readlink("exe", target, sizeof target) == len && !memcmp(target, self, len));
+    NEED(fchdir(here) == 0 && readlink("exe", target, sizeof target) == -1);
+    close(here), close(folder), close(file);
     memset(target, 'x', sizeof target);
     char longer[3000];
     memset(longer, 'a', sizeof longer);
@@ -269,6 +371,19 @@ static int status_of(pid_t child) {
     int status = 0;
     NEED(child > 0 && waitpid(child, &status, 0) == child);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+/* The program executes itself by its link in /proc when no descriptor is free. */
+static void crowded(void) {
+    char *own[] = { self, "child", NULL };
+    pid_t child = fork();
+    if (!child) {
+        while (dup(0) >= 0) {}
+        NEED(errno == EMFILE);
+        execv("/proc/self/exe", own);
+        _exit(1);
+    }
+    NEED(status_of(child) == CHILD);
 }
 
 static void copy(const char *to, int mode) {
@@ -416,7 +531,8 @@ int main(int count_of_words, char **all) {
     alarm(LIMIT_S);
     static const struct { const char *name; void (*run)(void); } cases[] = {
         { "room", room },   { "pointers", pointers }, { "cancelled", cancelled }, { "cancelled_on_one", cancelled_on_one },
-        { "small", small }, { "unwound", unwound },
+        { "small", small }, { "on_top", on_top },
+        { "masked", masked }, { "crowded", crowded }, { "unwound", unwound },
         { "replaced", replaced }, { "rooted", rooted }, { "traced", traced }, { "linked", linked }, { "shared", shared },
         { "apart", apart },
     };
