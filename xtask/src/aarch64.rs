@@ -45,15 +45,15 @@ const PROGRAMS: [&str; 5] = ["io", "signals", "streams", "descriptors", "numbers
 /// Builds all libraries and programs for AArch64, and runs the tests.
 pub(crate) fn check() -> Result<()> {
     prepare()?;
-    build(&run)?;
+    build()?;
     emulate()
 }
 
 /// Builds them where the compilers can be had: a machine without a network has had all other checks
 /// by now. The emulator's tests are not part of it, because some of them depend on time.
-pub(crate) fn build_if_possible(run: &dyn Fn(&str, &mut Command) -> Result<()>) -> Result<()> {
+pub(crate) fn build_if_possible() -> Result<()> {
     match prepare() {
-        Ok(()) => build(run),
+        Ok(()) => build(),
         Err(error) => {
             eprintln!("── AArch64: skipped: {error:#}");
             Ok(())
@@ -70,7 +70,7 @@ fn prepare() -> Result<()> {
     ensure_target(TARGET)
 }
 
-fn build(run: &dyn Fn(&str, &mut Command) -> Result<()>) -> Result<()> {
+fn build() -> Result<()> {
     if IS_NATIVE {
         eprintln!("── AArch64: this machine is one");
         return Ok(());

@@ -7,7 +7,7 @@
 //! (`test_programs`), and the other checks (`test`).
 
 use crate::steps::Stopwatch;
-use crate::test_programs::{self, Outcome, TestProgram};
+use crate::test_programs::{Outcome, TestProgram, build};
 use anyhow::{Result, bail};
 use std::collections::VecDeque;
 use std::sync::mpsc::channel;
@@ -53,31 +53,23 @@ struct Failure {
     outcome: Outcome,
 }
 
-/// Builds the workspace's tests.
+/// Builds and runs the workspace's tests. Returns the tests that passed only the second time.
 ///
 /// # Errors
-/// If tests do not compile.
-pub(crate) fn build() -> Result<Vec<TestProgram>> {
-    eprintln!("── build of the tests");
-    let watch = Stopwatch::start();
-    let programs = test_programs::build()?;
-    eprintln!("   built: {watch}; {} programs", programs.len());
-    Ok(programs)
-}
-
-/// Runs the workspace's tests. Returns the tests that passed only the second time.
-///
-/// # Errors
-/// If a test failed twice, or if many failed.
-pub(crate) fn tests(extent: Extent, programs: Vec<TestProgram>) -> Result<Vec<String>> {
+/// If tests do not compile, if a test failed twice, or if many failed.
+pub(crate) fn tests(extent: Extent) -> Result<Vec<String>> {
     eprintln!("── tests");
     let watch = Stopwatch::start();
-    let Groups { slow, quick } = groups(programs);
+    let Groups { slow, quick } = groups(build()?);
     let slow = if extent == Extent::Whole { slow } else { VecDeque::new() };
+    let count = slow.len() + quick.len();
+    eprintln!("   built: {watch}; {count} programs");
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     // Tests of the whole system wait for much of their time, a half to two thirds of it on two
     // processors. Beside each other two such programs were no faster, and tests that wait for what
     // others do ran out of time.
+    // The compiler beside them, even where it has the processors only when nothing else wants them
+    // (SCHED_IDLE, or a control group with cpu.idle), made `deaths` six times as slow.
     let at_once = AtOnce { programs: 1, tests: processors + processors.div_ceil(2) };
     let mut failed = run_all(slow, at_once)?;
     failed.extend(run_all(quick, AtOnce { programs: processors, tests: processors })?);

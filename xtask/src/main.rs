@@ -13,7 +13,6 @@ mod demo;
 mod deny;
 mod forks;
 mod fuzz;
-mod idle;
 mod layers;
 mod lengths;
 mod memory;

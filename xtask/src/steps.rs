@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, bail};
 use std::fmt;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Instant;
 
 /// Clock ticks in a second, in which `/proc` counts processor time (`USER_HZ`, time(7)).
@@ -65,22 +65,6 @@ pub(crate) fn run(what: &str, command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs a command to its end, beside other steps: what it prints is printed when it has ended.
-pub(crate) fn run_aside(what: &str, command: &mut Command) -> Result<()> {
-    let start = Instant::now();
-    let program = command.get_program().to_string_lossy().into_owned();
-    let output = command.stdin(Stdio::null()).output();
-    let output = output.with_context(|| format!("{what}: cannot run {program}"))?;
-    let end = if output.status.success() { "aside" } else { "aside, failed" };
-    eprintln!("── {what}, {end}: {:.1} s", start.elapsed().as_secs_f64());
-    let text = String::from_utf8_lossy;
-    eprint!("{}{}", text(&output.stdout), text(&output.stderr));
-    if !output.status.success() {
-        bail!("{what}: failed ({})", output.status);
-    }
-    Ok(())
-}
-
 /// Runs a command and returns its standard output.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
@@ -89,16 +73,4 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
         bail!("{program} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_runs_aside_says_if_it_fails() {
-        assert!(run_aside("a shell", &mut command(&["true"])).is_ok());
-        assert!(run_aside("a shell", &mut command(&["false"])).is_err());
-        assert!(run_aside("no program", &mut command(&["/nonexistent"])).is_err());
-    }
 }

@@ -164,7 +164,12 @@ impl Session {
             // Only in the kernel can a peek see what is there and what comes behind it.
             return Received::Owed;
         }
-        let wanted = room.min(residue.before_owed + place.still_in_kernel(residue));
+        // Where the flush has brought all, what the peer wrote since comes behind it in the kernel:
+        // only what was peeked at is still to be laid over the first bytes.
+        let wanted = match place.flushed == Some(place.owed) {
+            true => room,
+            false => room.min(residue.before_owed + place.still_in_kernel(residue)),
+        };
         let may_cut = look.may_cut || place.flushed.is_some() || wanted <= residue.before_owed;
         if !may_cut && !self.is_whole(stream, wanted) {
             return Received::Owed;

@@ -115,6 +115,28 @@ fn what_was_in_the_kernel_before_is_not_taken_for_owed() {
     }
 }
 
+/// What was peeked at is kept until it is received, and what was written at home comes behind it.
+#[test]
+fn what_comes_behind_peeked_bytes_belongs_to_the_same_read() {
+    let pair = Pair::new();
+    let hostile = pair.join_hostile();
+    hostile.sends(&record()[..FIRST]);
+    let session = library().session_of(pair.fd(0)).unwrap();
+    let mut shown = [0; RECORD];
+    let peek = Recv { peek: true, ..Recv::default() };
+    assert_eq!(receive(pair.fd(0), &mut shown, peek), Ok(FIRST));
+    hostile.side.freeze();
+    assert_eq!(hostile.side.begin_flush(), 0);
+    session.leave(ReasonT::PeerLeft, false);
+    // The bytes change on their way; the program is given those that it has seen.
+    comes(&pair, 1, FIRST + 1);
+    hostile.side.set_flushed(FIRST);
+    comes(&pair, FIRST, RECORD);
+    reads_all(&pair);
+    assert_eq!(read(pair.fd(0), &mut [0; 1]), Err(Errno::AGAIN));
+    assert!(!is_away(pair.fd(0)));
+}
+
 /// The kernel was full, and nothing can follow: the rest is in the ring.
 #[test]
 fn a_record_that_the_kernel_had_room_for_half_of_is_whole() {

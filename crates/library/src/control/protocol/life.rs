@@ -40,6 +40,10 @@ impl Thread {
                 }
             }
         }
-        self.library.host().last_thread_ended();
+        // A thread that ends while the folder is read may cut the list short. Only the first thread,
+        // a zombie, is left where the count agrees.
+        if self.engine.is_single_threaded() {
+            self.library.host().last_thread_ended();
+        }
     }
 }
