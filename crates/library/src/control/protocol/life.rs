@@ -40,8 +40,8 @@ impl Thread {
                 }
             }
         }
-        // A thread that ends while the folder is read may cut the list short. Only the first thread,
-        // a zombie, is left where the count agrees.
+        // A thread that ends while the folder is read may cut the list short. Only the first
+        // thread, a zombie, is left where the count agrees.
         if self.engine.is_single_threaded() {
             self.library.host().last_thread_ended();
         }
