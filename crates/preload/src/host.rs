@@ -3,8 +3,8 @@
 //! This file mostly forwards to the modules that do the work. The trait `Host` in `sojourn-library`
 //! says when the library calls each function, and why.
 
-#[cfg(target_arch = "x86_64")]
 use crate::buffers::{Access, accessible};
+#[cfg(target_arch = "x86_64")]
 use crate::library::OwnCalls;
 use crate::library::{EpollEvent, Host, Interrupt, PollFd, Woken, library};
 #[cfg(target_arch = "x86_64")]
