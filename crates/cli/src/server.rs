@@ -10,15 +10,13 @@ use crate::created::create_log;
 use anyhow::{Context as _, Result, anyhow, bail};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::Uid;
 use rustix::time::Timespec;
 use sojourn_ipc::Address;
 use sojourn_session::place::Surroundings;
-use sojourn_session::trust;
+use sojourn_session::trust::{self, ConnectError};
 use std::io::Read as _;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -75,33 +73,21 @@ pub(crate) fn answers_to(address: &str, user: Uid) -> Result<(), Silent> {
     }
 }
 
-/// Connects to the server at `address`, if `user` can trust it (`trust`): whoever listens is judged
-/// by this very connection, because another one may listen at the next. `within`: how long the
-/// listener's queue may be full; `None` to fail at once (`EAGAIN`).
+/// Connects to the server at `address` by [`trust::connect`].
 pub(crate) fn connect(
     address: &str,
     user: Uid,
     within: Option<Duration>,
 ) -> Result<OwnedFd, Silent> {
-    let silent = |error| match error {
-        Errno::NOENT | Errno::CONNREFUSED | Errno::NOTDIR => Silent::Nobody(address.into()),
-        Errno::ACCESS => Silent::Permission(address.into()),
-        error => Silent::System(address.into(), error),
-    };
-    let Some(name) = Address::parse(address)?.socket_address() else {
-        return Err(Silent::Nobody(address.into()));
-    };
-    let wait = if within.is_none() { SocketFlags::NONBLOCK } else { SocketFlags::empty() };
-    let flags = SocketFlags::CLOEXEC | wait;
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
-        .map_err(silent)?;
-    set_socket_timeout(&socket, Timeout::Send, within).map_err(silent)?;
-    rustix::net::connect(&socket, &name).map_err(silent)?;
-    let listener = sojourn_ipc::peer(socket.as_fd()).map_err(silent)?;
-    match trust::is_trusted(address, listener, user) {
-        true => Ok(socket),
-        false => Err(Silent::Foreign(address.into(), listener.user())),
-    }
+    trust::connect(address, user, within).map_err(|error| match error {
+        ConnectError::Address(error) => Silent::Address(error),
+        ConnectError::Foreign(listener) => Silent::Foreign(address.into(), listener),
+        ConnectError::System(Errno::NOENT | Errno::CONNREFUSED | Errno::NOTDIR) => {
+            Silent::Nobody(address.into())
+        }
+        ConnectError::System(Errno::ACCESS) => Silent::Permission(address.into()),
+        ConnectError::System(error) => Silent::System(address.into(), error),
+    })
 }
 
 /// Ensures that a server answers. `configured` is the setting `server`, empty for the default

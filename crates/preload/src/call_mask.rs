@@ -1,6 +1,5 @@
-//! The signal mask that a call brings with it: ppoll(2) and its relatives, also of
-//! io_uring(7) and kernel AIO. Not here: what becomes
-//! of signals that it lets through (`signals`, `pause`).
+//! The signal mask that a call brings with it: ppoll(2) and its relatives, also of io_uring(7) and
+//! kernel AIO. Not here: what becomes of signals that it lets through (`signals`, `pause`).
 
 use crate::{buffers, relocation};
 

@@ -8,14 +8,57 @@
 use crate::place::{SYSTEM, stat_directory};
 use crate::unmapped::unmapped_user;
 use rustix::fs::{FileType, lstat, readlink};
+use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::Uid;
-use sojourn_ipc::Credentials;
+use sojourn_ipc::{Address, AddressError, Credentials};
 use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The most symbolic links of a path that are followed (`MAXSYMLINKS` of the kernel).
 const LINKS_MAX: usize = 40;
+
+/// The reason why no server was connected to.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The text is not an address.
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    /// A process of this user listens there, whom the caller's user cannot trust.
+    #[error("served by user {0}")]
+    Foreign(Uid),
+    /// The kernel refused the connection.
+    #[error(transparent)]
+    System(#[from] Errno),
+}
+
+/// Connects to the server at `address`, if `user` can trust it: whoever listens is judged by this
+/// very connection, because another one may listen at the next. `within`: how long the listener's
+/// queue may be full, which it may be for ever; `None` to fail at once (`EAGAIN`).
+///
+/// # Errors
+/// See [`ConnectError`].
+pub fn connect(
+    address: &str,
+    user: Uid,
+    within: Option<Duration>,
+) -> Result<OwnedFd, ConnectError> {
+    let name = Address::parse(address)?.socket_address().ok_or(Errno::NOENT)?;
+    let wait = if within.is_none() { SocketFlags::NONBLOCK } else { SocketFlags::empty() };
+    let flags = SocketFlags::CLOEXEC | wait;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    set_socket_timeout(&socket, Timeout::Send, within)?;
+    rustix::net::connect(&socket, &name)?;
+    let listener = sojourn_ipc::peer(socket.as_fd())?;
+    match is_trusted(address, listener, user) {
+        true => Ok(socket),
+        false => Err(ConnectError::Foreign(listener.user())),
+    }
+}
 
 /// Returns true if this is the address of the system's server, as seen from here or in the root
 /// folder of another process (`/proc/PID/root`). Only root can put anything there, so root has
@@ -47,8 +90,7 @@ fn in_root_folder(path: &str) -> InRootFolder<'_> {
 
 /// Returns true if `user` can trust the process that listens at an address: root's, the user's own,
 /// the system's server, or one whose user root has let listen there (`is_let_by_root`).
-#[must_use]
-pub fn is_trusted(address: &str, listener: Credentials, user: Uid) -> bool {
+fn is_trusted(address: &str, listener: Credentials, user: Uid) -> bool {
     let owner = listener.user();
     owner.is_root()
         || owner == user

@@ -83,9 +83,10 @@ impl Session {
             self.attend();
         }
         let phase = phase();
-        let tx = lock(&self.tx);
-        let (sends, flushed) = (tx.phase, tx.flushed);
-        drop(tx);
+        let (sends, flushed) = {
+            let tx = lock(&self.tx);
+            (tx.phase, tx.flushed)
+        };
         let flush_news = stream.as_ref().map_or(0, |stream| stream.flush_news());
         let is_hidden = match (&stream, phase) {
             (Some(stream), RxPhase::Residue(residue)) => residue.is_flush_hidden(stream),

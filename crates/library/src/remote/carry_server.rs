@@ -13,13 +13,11 @@ use crate::process::library::Library;
 use core::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use sojourn_ipc::{Address, ConnectOptions, Connection, Deadline};
 use sojourn_proto::record::SessionRecord;
 use sojourn_pump::{InTransit, sealed};
 use sojourn_session::place::Surroundings;
-use sojourn_session::trust::is_trusted;
+use sojourn_session::trust;
 use sojourn_session::{CarryClient, DelegationToken, carry_connect_options};
 use sojourn_shm::aside::{Aside, Sides, keep_only, pair};
 use std::sync::Mutex;
@@ -54,15 +52,7 @@ pub(crate) fn open_socket(library: &Library, suffix: &str) -> Option<OwnedFd> {
 /// Returns a socket that is connected to a server for this user. Who started the program has looked
 /// who listens, but that server may have ended since.
 fn connect_to(place: &str) -> Option<OwnedFd> {
-    let address = Address::parse(place).ok()?.socket_address()?;
-    let flags = SocketFlags::CLOEXEC;
-    let socket =
-        rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).ok()?;
-    // Whoever listens may let its queue be full for ever.
-    set_socket_timeout(&socket, Timeout::Send, Some(ANSWER_LIMIT)).ok()?;
-    rustix::net::connect(&socket, &address).ok()?;
-    let listener = sojourn_ipc::peer(socket.as_fd()).ok()?;
-    is_trusted(place, listener, rustix::process::geteuid()).then_some(socket)
+    trust::connect(place, rustix::process::geteuid(), Some(ANSWER_LIMIT)).ok()
 }
 
 /// A connection to a server, by its number among those that this process has made.
@@ -195,6 +185,7 @@ fn is_alive(client: &mut CarryClient<Connection>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType};
     use rustix::process::{Uid, geteuid};
     use rustix::thread::set_thread_res_uid;
     use std::os::unix::fs::PermissionsExt;
