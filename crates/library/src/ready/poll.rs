@@ -116,7 +116,7 @@ impl Polling<'_> {
         let is_input = polled.asked() == bit::IN;
         library.turn_net();
         let mut says = || {
-            let ready = session.ready();
+            let ready = session.ready(polled.asked());
             let is_ready = if is_input { ready.input } else { ready.output == Some(true) };
             polled.revents = if is_ready { polled.events } else { 0 };
             is_ready
@@ -128,7 +128,7 @@ impl Polling<'_> {
         // event.
         if self.deadline.is_over()
             || session.rx_kernel_event.load(Ordering::Relaxed)
-            || (!is_input && session.ready().output.is_none())
+            || (!is_input && session.kernel_decides_room())
         {
             return None;
         }
@@ -252,7 +252,7 @@ impl Polling<'_> {
             }
             // The peer's end must be found whether the program asked for it or not.
             let mut events = polled.asked() | bit::RDHUP | bit::IN;
-            if session.ready().output.is_some() {
+            if !session.kernel_decides_room() {
                 events &= !bit::OUTPUT;
             }
             asked.events = events as i16;
@@ -263,7 +263,7 @@ impl Polling<'_> {
     /// the kernel's call may be younger than one that the call had passed already.
     pub(crate) fn look_at_rings(&mut self) {
         for polled in &mut *self.fds {
-            polled.revents = self.library.session_of(polled.fd).map_or(0, ring_says) as i16;
+            polled.revents = ring_says(self.library, polled) as i16;
         }
     }
 
@@ -295,11 +295,8 @@ impl Polling<'_> {
 
     /// Returns true if a ring has an event that is asked for.
     pub(crate) fn ring_has(&self) -> bool {
-        self.fds.iter().any(|polled| {
-            self.library
-                .session_of(polled.fd)
-                .is_some_and(|session| ring_says(session) & (polled.asked() | bit::ALWAYS) != 0)
-        })
+        let asked = |polled: &PollFd| polled.asked() | bit::ALWAYS;
+        self.fds.iter().any(|polled| ring_says(self.library, polled) & asked(polled) != 0)
     }
 
     /// Returns true if a handler that ran since the pause began ends the call. With a mask only the
@@ -309,8 +306,9 @@ impl Polling<'_> {
     }
 }
 
-fn ring_says(session: &Session) -> u32 {
-    let ready = session.ready();
+fn ring_says(library: &Library, polled: &PollFd) -> u32 {
+    let Some(session) = library.session_of(polled.fd) else { return 0 };
+    let ready = session.ready(polled.asked());
     let input = if ready.input { bit::INPUT } else { 0 };
     let output = if ready.output == Some(true) { session.room_events() } else { 0 };
     let error = if ready.error { bit::ERR } else { 0 };
@@ -347,7 +345,7 @@ impl Session {
         if asked & bit::OUTPUT != 0 {
             let tx = lock(&self.tx);
             let stream = tx.stream.as_ref().filter(|_| tx.phase == TxPhase::Ring)?;
-            let has_room = stream.room_in_all().ok()? >= self.room_wanted(stream);
+            let has_room = stream.has_room(self.room_wanted(stream)).ok()?;
             events |= if has_room { self.room_events() } else { 0 };
         }
         Some(events)

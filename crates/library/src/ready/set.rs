@@ -244,7 +244,7 @@ impl Set {
         let wants = registration.events & bit::OUTPUT != 0 && is_heard;
         let Some(member) = registration.member.checked_sub(1).filter(|_| wants) else { return };
         source.arm(fd, false, true);
-        if source.ring(fd).output == Some(true) {
+        if source.ring(fd, bit::OUTPUT).output == Some(true) {
             state.ready.set_time(sojourn_shm::deadline::now_ns());
             state.ready.list(member);
             state.wake();

@@ -247,7 +247,11 @@ impl World {
 }
 
 impl ReadinessSource for World {
-    fn ring(&self, fd: i32) -> RingReadiness {
+    fn kernel_decides_room(&self, fd: i32) -> bool {
+        self.fake(fd).in_kernel.load(Ordering::SeqCst)
+    }
+
+    fn ring(&self, fd: i32, _wanted: u32) -> RingReadiness {
         let fake = self.fake(fd);
         let in_kernel = fake.in_kernel.load(Ordering::SeqCst);
         RingReadiness {

@@ -7,7 +7,7 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RingReadiness {
     pub(crate) input: bool,
-    /// `None`: the kernel decides.
+    /// `None`: the kernel decides, or nobody wants to know.
     pub(crate) output: Option<bool>,
     /// The next receive returns an error.
     pub(crate) error: bool,
@@ -21,8 +21,10 @@ pub(crate) struct RingReadiness {
 
 /// Looks at sessions, by descriptor number: the session may be gone by now.
 pub(crate) trait ReadinessSource {
-    /// Returns the state of the rings.
-    fn ring(&self, fd: i32) -> RingReadiness;
+    /// Returns the state of the rings, as far as it concerns the events `wanted`.
+    fn ring(&self, fd: i32, wanted: u32) -> RingReadiness;
+    /// Returns true if the kernel decides whether there is room.
+    fn kernel_decides_room(&self, fd: i32) -> bool;
     /// Asks for posts to the inbox from now on.
     fn arm(&self, fd: i32, input: bool, output: bool);
     /// Returns those of `events` that the kernel reports at this moment.

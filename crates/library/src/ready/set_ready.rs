@@ -188,12 +188,15 @@ impl ReadyList {
         member.data = data;
         member.is_spent = false;
         member.has_news = true;
+        member.changed();
         self.list(index);
     }
 
     /// Silences a member until its registration changes: it has had its shot, or is out of the set.
     pub(crate) fn spend(&mut self, index: u32) {
-        self.members[index as usize].is_spent = true;
+        let member = &mut self.members[index as usize];
+        member.is_spent = true;
+        member.changed();
     }
 
     /// Notes that a member's bell was rung, at the time that the peer says.
@@ -237,6 +240,7 @@ impl ReadyList {
         // The kernel reports an edge once. An event that the program does not ask for now is asked
         // for again when it does.
         member.kernel_has = true;
+        member.changed();
         if events & (member.events | bit::ALWAYS) == 0 {
             return false;
         }
@@ -248,7 +252,9 @@ impl ReadyList {
 
     /// Notes an event of the kernel's that the program did not ask for: it is asked for later.
     pub(crate) fn kernel_event(&mut self, index: u32) {
-        self.members[index as usize].kernel_has = true;
+        let member = &mut self.members[index as usize];
+        member.kernel_has = true;
+        member.changed();
     }
 
     /// Lists a member that may have events.
@@ -265,7 +271,7 @@ impl ReadyList {
         let member = &self.members[index as usize];
         let (input, output) = (member.wants(bit::INPUT), member.wants(bit::OUTPUT));
         let is_ready = || {
-            let ring = source.ring(member.fd);
+            let ring = source.ring(member.fd, member.events);
             ring.error || (input && ring.input) || (output && ring.output == Some(true))
         };
         if member.kernel_has || is_ready() {
@@ -303,12 +309,12 @@ impl ReadyList {
                 continue;
             }
             if member.round < round.since {
-                let is_ready = member.look(source, false, &mut self.in_kernel) != 0;
-                member.is_listed = is_ready;
-                if !is_ready {
+                let found = member.look(source, &mut self.in_kernel);
+                member.is_listed = found != 0;
+                if !member.is_listed {
                     continue;
                 }
-                member.seen = round.number;
+                (member.seen, member.found) = (round.number, found);
                 let is_old = member.at_ns <= round.before_ns;
                 seen.old += usize::from(is_old && seen.old == seen.count);
                 seen.is_new |= member.at_ns > until_ns || !member.is_rung;
@@ -321,8 +327,8 @@ impl ReadyList {
         seen
     }
 
-    /// Reports members that the round has found ready, if they still are and were listed by
-    /// `until_ns`, `room` at most. Returns their number.
+    /// Reports members that the round has found ready, if they were listed by `until_ns`, `room` at
+    /// most. Those that have changed since are looked at again. Returns their number.
     pub(crate) fn report(
         &mut self,
         round: &Round,
@@ -344,7 +350,8 @@ impl ReadyList {
                 break;
             }
             self.queue.remove(at);
-            if let Some(one) = self.report_one(index, source) {
+            let seen = member.found;
+            if let Some(one) = self.report_one(index, seen, source) {
                 report(one);
                 found += 1;
             }
@@ -364,18 +371,25 @@ impl ReadyList {
             return None;
         }
         self.queue.pop_back();
-        self.report_one(index, source)
+        self.report_one(index, 0, source)
     }
 
-    /// Reports a member that was just taken off the list. A level-triggered one goes behind all
-    /// others.
-    fn report_one(&mut self, index: u32, source: &dyn ReadinessSource) -> Option<ReadyMember> {
+    /// Reports a member that was just taken off the list, with the events that were `found`; 0 if
+    /// they have to be looked for. A level-triggered one goes behind all others.
+    fn report_one(
+        &mut self,
+        index: u32,
+        found: u32,
+        source: &dyn ReadinessSource,
+    ) -> Option<ReadyMember> {
         let member = &mut self.members[index as usize];
         member.is_listed = false;
-        let events = member.look(source, true, &mut self.in_kernel);
+        let events = if found != 0 { found } else { member.look(source, &mut self.in_kernel) };
         if events == 0 {
             return None;
         }
+        // The next report of an edge-triggered member takes another event.
+        member.has_news = member.has_news && member.events & bit::ET == 0;
         member.round = self.round;
         member.is_spent = member.events & bit::ONESHOT != 0;
         let Member { fd, data, is_spent, at_ns, .. } = *member;

@@ -35,11 +35,21 @@ pub(super) struct Fake {
 pub(super) struct Fakes {
     all: RefCell<Vec<Fake>>,
     kernel_asked: Cell<u32>,
+    looks: Cell<u32>,
 }
 
 impl Fakes {
     pub(super) fn new(count: usize) -> Self {
-        Self { all: RefCell::new(vec![Fake::default(); count]), kernel_asked: Cell::new(0) }
+        Self {
+            all: RefCell::new(vec![Fake::default(); count]),
+            kernel_asked: Cell::new(0),
+            looks: Cell::new(0),
+        }
+    }
+
+    /// Looks at rings until now.
+    fn looks(&self) -> u32 {
+        self.looks.get()
     }
 
     pub(super) fn with<T>(&self, fd: i32, f: impl FnOnce(&mut Fake) -> T) -> T {
@@ -64,7 +74,12 @@ impl Fakes {
 }
 
 impl ReadinessSource for Fakes {
-    fn ring(&self, fd: i32) -> RingReadiness {
+    fn kernel_decides_room(&self, fd: i32) -> bool {
+        self.with(fd, |fake| fake.is_in_kernel)
+    }
+
+    fn ring(&self, fd: i32, _wanted: u32) -> RingReadiness {
+        self.looks.set(self.looks.get() + 1);
         self.with(fd, |fake| RingReadiness {
             input: fake.bytes > 0,
             output: (!fake.is_in_kernel).then_some(!fake.is_full),
@@ -131,10 +146,63 @@ fn level_triggered_is_said_while_it_is_so_and_then_needs_a_ring() {
     for _ in 0..3 {
         assert_eq!(collect(&mut list, &fakes, 9), [said(0, bit::IN, 7)]);
     }
-    assert!(!fakes.publish(0), "nobody rings for what is on the list");
+    assert!(fakes.publish(0), "it was armed once, when it was expected not to be ready");
+    ring(&mut list, 0);
+    assert_eq!(collect(&mut list, &fakes, 9), [said(0, bit::IN, 7)]);
+    assert!(!fakes.publish(0), "nobody rings for what stays on the list");
     fakes.with(0, |fake| fake.bytes = 0);
     assert_eq!(collect(&mut list, &fakes, 9), []);
     assert!(fakes.publish(0));
+}
+
+#[test]
+fn a_look_is_enough_for_what_is_received_whole_each_time() {
+    let (fakes, mut list) = (Fakes::new(1), ReadyList::default());
+    list.add(0, place(0), asked(bit::IN, 7));
+    assert_eq!(collect(&mut list, &fakes, 9), []);
+    for _ in 0..3 {
+        assert!(fakes.publish(0));
+        ring(&mut list, 0);
+        let before = fakes.looks();
+        assert_eq!(collect(&mut list, &fakes, 9), [said(0, bit::IN, 7)]);
+        assert_eq!(fakes.looks() - before, 1, "looked at once to find and to report it");
+        fakes.with(0, |fake| fake.bytes = 0);
+        let before = fakes.looks();
+        assert_eq!(collect(&mut list, &fakes, 9), []);
+        assert_eq!(fakes.looks() - before, 1, "armed before the look, which is then enough");
+    }
+}
+
+#[test]
+fn a_change_between_the_look_and_the_report_is_looked_at_again() {
+    let (fakes, mut list) = (Fakes::new(1), ReadyList::default());
+    let member = list.add(0, place(0), asked(bit::IN, 7));
+    fakes.with(0, |fake| (fake.bytes, fake.is_full) = (1, true));
+    let round = |list: &mut ReadyList| {
+        let since = list.begin_round();
+        let round = Round::new(since, since, &ReportedEvents::default());
+        assert_eq!(list.look_over(&round, 0, 9, &fakes).count, 1);
+        round
+    };
+    let report = |list: &mut ReadyList, round: &Round| {
+        let mut found = Vec::new();
+        list.report(round, u64::MAX, 9, &fakes, &mut |one| {
+            found.push(ReadyMember { at_ns: 0, ..one });
+        });
+        found
+    };
+    let first = round(&mut list);
+    list.change(member, bit::OUT, 8);
+    assert_eq!(report(&mut list, &first), [], "there is no room");
+    list.change(member, bit::IN, 9);
+    let second = round(&mut list);
+    list.spend(member);
+    assert_eq!(report(&mut list, &second), [], "out of the set");
+    list.change(member, bit::IN | bit::RDHUP, 9);
+    let third = round(&mut list);
+    fakes.with(0, |fake| fake.kernel = bit::RDHUP);
+    list.kernel_said(member, bit::RDHUP);
+    assert_eq!(report(&mut list, &third), [said(0, bit::IN | bit::RDHUP, 9)]);
 }
 
 #[test]

@@ -100,7 +100,7 @@ impl State {
         }
         new.change(interest.events, interest.data);
         new.is_watched = new.is_oneshot() && !self.is_unfit && Tag::fits(fd);
-        let sends_to_kernel = source.ring(fd).output.is_none();
+        let sends_to_kernel = source.kernel_decides_room(fd);
         let form = new.joined_form(fd, sends_to_kernel);
         if sends_to_kernel {
             // The kernel may have reported room while the registration did not ask for it.
@@ -115,8 +115,8 @@ impl State {
         self.ready.set_time(now_ns());
         self.ready.change(member, interest.events, interest.data);
         // A one-shot registration changes with each event; sleepers are not woken for nothing each
-        // time.
-        if self.ready.may_say(member, source) {
+        // time. Without a waiter the next wait looks at what is listed.
+        if self.has_waiters() && self.ready.may_say(member, source) {
             self.wake();
         }
         Ok(())
@@ -271,6 +271,11 @@ impl State {
         }
     }
 
+    /// Returns true if a thread spins for the set or sleeps in it.
+    fn has_waiters(&self) -> bool {
+        self.sleepers > 0 || self.spinners > 0 || self.is_plain_announced
+    }
+
     /// Sorts the `said` events of the kernel behind those that the round keeps: the program's own
     /// are kept, an event of a session is replaced by the session's, and the rest is noted.
     pub(crate) fn sort(
@@ -320,7 +325,7 @@ impl State {
         }
         if let Some(member) = registration.member.checked_sub(1) {
             // Room in the kernel's buffer means nothing where bytes go to the ring.
-            let is_news = if source.ring(fd).output.is_some() { !bit::OUTPUT } else { !0 };
+            let is_news = if source.kernel_decides_room(fd) { !0 } else { !bit::OUTPUT };
             let is_last = self.ready.kernel_said(member, flags & is_news);
             if flags & !bit::OUTPUT != 0 {
                 source.note_kernel_event(fd);

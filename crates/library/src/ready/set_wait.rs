@@ -165,6 +165,11 @@ impl Set {
         if call.mask.is_some() || state.spinners > 0 || state.ready.len() == 0 {
             return None;
         }
+        // A registration has changed since the round, and its thread saw no waiter that it would
+        // have had to wake. The sleep looks at the list first.
+        if !state.ready.is_idle() {
+            return None;
+        }
         let policy = state.policy.take();
         let policy = policy.unwrap_or_else(|| Box::new(Policy::for_other_processes((call.wait)())));
         // Other ways of waiting are what the user has asked for.

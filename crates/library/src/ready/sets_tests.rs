@@ -437,6 +437,6 @@ fn a_writer_that_has_not_switched_yet_hears_of_the_kernels_room() {
     assert!(pair.join([(inbox(), set.id(pair.fd(0))), (common_inbox(), SetNumber::NONE)]));
     let session = library().session_of(pair.fd(0)).unwrap();
     *crate::host::lock::lock(&session.rx) = crate::session::directions::Receiver::default();
-    assert!(!session.ready().is_home);
+    assert!(!session.ready(bit::INPUT).is_home);
     assert_eq!(set.wait(Some(LONG)), [(bit::OUT, pair.fd(0))]);
 }

@@ -23,10 +23,10 @@ impl ReadinessSource for Library {
         }
     }
 
-    fn ring(&self, fd: i32) -> RingReadiness {
+    fn ring(&self, fd: i32, wanted: u32) -> RingReadiness {
         let gone = RingReadiness { is_home: true, is_in_kernel: true, ..RingReadiness::default() };
         self.session_of(fd).map_or(gone, |session| {
-            let ready = session.ready();
+            let ready = session.ready(wanted);
             RingReadiness {
                 input: ready.input,
                 output: ready.output,
@@ -36,6 +36,10 @@ impl ReadinessSource for Library {
                 others: ready.others,
             }
         })
+    }
+
+    fn kernel_decides_room(&self, fd: i32) -> bool {
+        self.session_of(fd).is_none_or(Session::kernel_decides_room)
     }
 
     fn arm(&self, fd: i32, input: bool, output: bool) {
