@@ -223,12 +223,16 @@ impl ReadyList {
         self.rung.sort_unstable();
         for nth in 0..self.rung.len() {
             let RungMember { at_ns, index } = self.rung[nth];
-            // A member that is listed already keeps its place.
-            if !self.members[index as usize].is_listed {
-                self.list(index);
-                let member = &mut self.members[index as usize];
-                (member.at_ns, member.is_rung) = (at_ns.min(now_ns).max(since_ns), true);
+            let member = &mut self.members[index as usize];
+            // A member that is listed already keeps its place. The bell has used up its arming, and
+            // a look before its report arms it again.
+            if member.is_listed {
+                member.changed();
+                continue;
             }
+            self.list(index);
+            let member = &mut self.members[index as usize];
+            (member.at_ns, member.is_rung) = (at_ns.min(now_ns).max(since_ns), true);
         }
         self.rung.clear();
     }

@@ -174,6 +174,23 @@ fn a_look_is_enough_for_what_is_received_whole_each_time() {
 }
 
 #[test]
+fn an_edge_that_rings_between_the_look_and_the_report_is_armed_again() {
+    let (fakes, mut list) = (Fakes::new(1), ReadyList::default());
+    list.add(0, place(0), asked(bit::IN | bit::ET, 7));
+    assert!(!fakes.publish(0), "not armed yet");
+    let since = list.begin_round();
+    let round = Round::new(since, since, &ReportedEvents::default());
+    assert_eq!(list.look_over(&round, 0, 9, &fakes).count, 1);
+    assert!(fakes.publish(0), "armed by the look");
+    ring(&mut list, 0);
+    let mut found = 0;
+    list.report(&round, u64::MAX, 9, &fakes, &mut |_| found += 1);
+    assert_eq!(found, 1);
+    fakes.with(0, |fake| fake.bytes = 0);
+    assert!(fakes.publish(0), "armed by the report");
+}
+
+#[test]
 fn a_change_between_the_look_and_the_report_is_looked_at_again() {
     let (fakes, mut list) = (Fakes::new(1), ReadyList::default());
     let member = list.add(0, place(0), asked(bit::IN, 7));
