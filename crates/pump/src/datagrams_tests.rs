@@ -10,12 +10,12 @@ use sojourn_proto::record::{IpOptions, Kind, SessionRecord, UdpOptions, UdpRecor
 use sojourn_proto::time::Instant;
 use sojourn_proto::udp::{Limits, Socket};
 use sojourn_shm::{Access, NewSegment, Segment};
-use sojourn_stream::{Inbox, Layout, Stream};
+use sojourn_stream::{Inbox, Layout, SlotNumber, Stream};
 use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-const LINK: LinkId = 1;
+const LINK: LinkId = LinkId(1);
 const NUMBER: SessionNumber = SessionNumber::new(9);
 const CLASS: u8 = 0xb9;
 
@@ -28,7 +28,7 @@ fn stream() -> Stream {
         Segment::create("test", Inbox::LEN, Access::ReadWrite).unwrap();
     let event = || eventfd(0, EventfdFlags::NONBLOCK).unwrap();
     let inbox = Arc::new(Inbox::new(inbox, event(), event()).unwrap());
-    Stream::new(mapping, layout, 1, inbox, 0).unwrap()
+    Stream::new(mapping, layout, 1, inbox, SlotNumber(0)).unwrap()
 }
 
 /// One end: its pump with one socket.

@@ -17,8 +17,8 @@ use core::time::Duration;
 use rustix::io::IoSlice;
 use sojourn_proto::record::{Kind, SessionRecord};
 use sojourn_proto::udp::{Limits, Socket};
-use sojourn_pump::{Datagrams, Sent, Source, now};
-use sojourn_session::{DelegationToken, LendT, RouteT};
+use sojourn_pump::{Datagrams, LinkId, Sent, Source, now};
+use sojourn_session::{DelegateT, DelegationToken, RouteT};
 use sojourn_stream::Stream;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -87,7 +87,7 @@ impl Net {
             return false;
         }
         lock(&self.delegated).insert(session.slot(), Delegated::of(terms));
-        let one = Datagrams::new(Arc::clone(&socket), other, terms.link);
+        let one = Datagrams::new(Arc::clone(&socket), other, LinkId(terms.link));
         pump.insert_datagrams(session.pump_number(), one, now());
         self.count.fetch_add(1, Ordering::SeqCst);
         library().set_hears_packets(session, self.watch.packets());
@@ -103,7 +103,7 @@ impl Net {
     fn return_in_transit(
         &self,
         slot: Slot,
-        terms: &LendT,
+        terms: &DelegateT,
         socket: Arc<Mutex<Socket>>,
         other: Stream,
     ) {
@@ -112,7 +112,7 @@ impl Net {
         while !other.has_flushed() && !deadline.is_over() {
             std::thread::sleep(IN_TRANSIT_SLICE);
         }
-        let one = Datagrams::new(socket, other, terms.link);
+        let one = Datagrams::new(socket, other, LinkId(terms.link));
         let record = self.with_pump(|pump| {
             pump.insert_datagrams(slot.into(), one, now());
             pump.remove_datagrams(slot.into(), now())?.leave()
