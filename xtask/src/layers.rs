@@ -2,8 +2,9 @@
 //!
 //! A crate may use the workspace's crates that are listed for it, and no others. Tests and examples
 //! may use everything below the top; cargo lists those as dev-dependencies. Files of a crate import
-//! each other in one direction only. ARCHITECTURE.md, "Layers", shows the list of crates and is
-//! compared with it. Not here: finding imports (`modules`).
+//! each other in one direction only. ARCHITECTURE.md shows the list of crates ("Layers") and the
+//! folders of a crate that has an order of them, and is compared with both. Not here: finding
+//! imports (`modules`).
 
 use crate::modules::{FileId, FilePair, Imports, Tree, circles, imports, read_crate};
 use crate::steps::{cargo, output};
@@ -342,13 +343,28 @@ fn circles_of(package: &Value, every: bool) -> Result<PackageCircles> {
     Ok(PackageCircles { files, description })
 }
 
-/// Fails unless the page shows the list.
+/// Fails unless the page shows the list, and the rooms of each crate that has some.
 fn check_page(page: &str) -> Result<()> {
     let list = layers_list();
     if !page.contains(&list) {
         bail!("ARCHITECTURE.md, \"Layers\", must have this list:\n\n{list}");
     }
+    for (name, rooms) in ROOMS {
+        let short = name.strip_prefix("sojourn-").unwrap_or(name);
+        if rooms_on(page, short) != *rooms {
+            let rooms = rooms.join(", ");
+            bail!("ARCHITECTURE.md, \"The {short}, room by room\", must have these rows: {rooms}");
+        }
+    }
     Ok(())
+}
+
+/// Returns the rooms in the page's table for a crate.
+fn rooms_on<'p>(page: &'p str, name: &str) -> Vec<&'p str> {
+    let heading = format!("### The {name}, room by room\n");
+    let section = page.split_once(&heading).map_or("", |(_, rest)| rest);
+    let rows = section.lines().take_while(|line| !line.starts_with('#'));
+    rows.filter_map(|row| Some(row.strip_prefix("| `")?.split_once('`')?.0)).collect()
 }
 
 /// Formats the crates, each with those that it may use.
@@ -364,7 +380,16 @@ fn layers_list() -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::LAYERS;
+    use super::{LAYERS, rooms_on};
+
+    #[test]
+    fn rooms_are_read_from_the_first_column_of_their_table() {
+        let page = "### The attic, room by room\n\n| room | is |\n|---|---|\n| `a` | `x` |\n\
+            | `b` | y |\n\n### The cellar, room by room\n\n| `c` | z |\n";
+        assert_eq!(rooms_on(page, "attic"), ["a", "b"]);
+        assert_eq!(rooms_on(page, "cellar"), ["c"]);
+        assert!(rooms_on(page, "roof").is_empty());
+    }
 
     #[test]
     fn each_crate_uses_only_crates_listed_before_it() {

@@ -62,7 +62,7 @@ unsafe fn raw(number: usize, arguments: [usize; 6]) -> isize {
             options(nostack),
         );
     }
-    // SAFETY: as above.
+    // SAFETY: the caller's promise; the kernel changes these registers and no others.
     #[cfg(target_arch = "aarch64")]
     unsafe {
         asm!(

@@ -11,9 +11,10 @@
 // With the variable UDP_SERVER datagrams go by that server (sojourn-udpd), whose library for C is
 // the file UDP_LIBRARY.
 //
-// WARM operations come first, untraced: a session leaves the kernel meanwhile. Then the program makes
-// the file MARK, waits until somebody has removed it, and makes WARM operations that warm the caches
-// of the model and COUNT that are measured. Then it makes MARK once more, and ends when it is gone.
+// WARM operations come first, untraced: a session leaves the kernel meanwhile. Then the program
+// makes the file MARK, waits until somebody has removed it, and makes WARM operations that warm the
+// caches of the model and COUNT that are measured. Then it makes MARK once more, and ends when it
+// is gone.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <dlfcn.h>

@@ -55,7 +55,7 @@ impl Kind {
             let got = match self {
                 // SAFETY: memory of `buf`, which the call writes.
                 Self::Socket => unsafe { libc::recv(fd, at, buf.len(), flags) },
-                // SAFETY: as above.
+                // SAFETY: memory of `buf`, which the call writes.
                 Self::Other => unsafe { libc::read(fd, at, buf.len()) },
             };
             match usize::try_from(got) {
@@ -80,7 +80,7 @@ impl Kind {
             let sent = match self {
                 // SAFETY: mapped memory, which the call reads.
                 Self::Socket => unsafe { libc::send(fd, at, len, waits | libc::MSG_NOSIGNAL) },
-                // SAFETY: as above.
+                // SAFETY: mapped memory, which the call reads.
                 Self::Other => unsafe { libc::write(fd, at, len) },
             };
             match usize::try_from(sent) {

@@ -23,7 +23,7 @@ pub struct Piece<'a> {
 // SAFETY: a piece is memory that stays mapped for `'a`, and is reached through racy copies only;
 // any thread may do so.
 unsafe impl Send for Piece<'_> {}
-// SAFETY: as above.
+// SAFETY: every method reaches the mapped memory through racy copies.
 unsafe impl Sync for Piece<'_> {}
 
 impl<'a> Piece<'a> {

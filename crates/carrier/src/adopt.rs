@@ -34,7 +34,7 @@ use sojourn_proto::record::SessionRecord;
 use sojourn_pump::{now, sealed};
 use sojourn_session::{InboxSlot, InboxT, LocalNumber, ProcessId, ReasonT, StreamNumber};
 use sojourn_shm::{Access, Segment};
-use sojourn_stream::{Layout, Stream};
+use sojourn_stream::{Layout, SlotNumber, Stream};
 use sojourn_wire::{Protocol, SocketCookie};
 use std::collections::{HashMap, HashSet};
 
@@ -420,5 +420,11 @@ fn stream_of(
     let layout = Layout::new(fd_name.ring_bytes)?;
     let region = rustix::io::fcntl_dupfd_cloexec(region.as_fd()?, 0).ok()?;
     let mapping = Segment::accept(region, layout.len()).ok()?.map(Access::ReadWrite).ok()?;
-    Stream::observer(mapping, layout, usize::from(fd_name.side), peer, fd_name.peer.slot)
+    Stream::observer(
+        mapping,
+        layout,
+        usize::from(fd_name.side),
+        peer,
+        SlotNumber(fd_name.peer.slot),
+    )
 }

@@ -32,7 +32,7 @@ use rustix::io::Errno;
 use sojourn_filter::{Key, Unfiltered};
 use sojourn_session::{DelegationToken, InboxNumber, InboxSlot, JoinT, LocalNumber, ProcessId};
 use sojourn_shm::{Access, Segment};
-use sojourn_stream::{Layout, Stream};
+use sojourn_stream::{Layout, SlotNumber, Stream};
 use std::collections::HashMap;
 
 /// The subjects of events.
@@ -113,8 +113,13 @@ impl Carrier {
         let layout = Layout::new(join.ring_bytes)?;
         let region = rustix::io::fcntl_dupfd_cloexec(join.region.as_fd()?, 0).ok()?;
         let mapping = Segment::accept(region, layout.len()).ok()?.map(Access::ReadWrite).ok()?;
-        let stream =
-            Stream::observer(mapping, layout, usize::from(join.side), peer, join.peer.slot)?;
+        let stream = Stream::observer(
+            mapping,
+            layout,
+            usize::from(join.side),
+            peer,
+            SlotNumber(join.peer.slot),
+        )?;
         let ends = JoinedEnds {
             own: InboxSlot { inbox: InboxNumber(join.own.id), slot: join.own.slot },
             peer: InboxSlot { inbox: InboxNumber(join.peer.id), slot: join.peer.slot },

@@ -41,7 +41,7 @@ pub enum Command {
         record: OwnedFd,
     },
     /// A library hands over segments that came for the session of that token while it was on its
-    /// way home: `carry::give_late` of the interface.
+    /// way home: `carry::give_in_transit` of the interface.
     InTransit {
         /// Names the session.
         token: DelegationToken,

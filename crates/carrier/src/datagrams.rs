@@ -27,7 +27,7 @@ use rustix::net::{SocketAddrAny, SocketType, sockopt};
 use sojourn_filter::Key;
 use sojourn_proto::record::{Kind, SessionRecord, UdpRecord};
 use sojourn_pump::{Counts, now};
-use sojourn_session::{HopT, LendT, LocalNumber, OfferT, ReasonT, RouteT};
+use sojourn_session::{DelegateT, HopT, LocalNumber, OfferT, ReasonT, RouteT};
 use sojourn_stream::{Stream, Traffic};
 use sojourn_wire::{FlowKey, Protocol, SocketCookie};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -194,14 +194,15 @@ impl Carrier {
             ticket = Some(one);
             Ok::<_, InterfaceError>(())
         });
-        let number = ticket.as_ref().map_or(0, |ticket| ticket.number);
         match (&result, sealed, ticket) {
             (Ok(()), Ok(sealed), Some(ticket)) => {
                 Ok(ExportedDatagrams { keys: taken, ticket, sealed })
             }
-            _ => {
-                for key in taken {
-                    self.links.give_back(plan.next_hop.interface, number, &key);
+            (_, _, ticket) => {
+                let interface = plan.next_hop.interface;
+                // Without a ticket no key was taken.
+                if let Some(Ticket { link, .. }) = ticket {
+                    taken.iter().for_each(|key| self.links.give_back(interface, link, key));
                 }
                 result.and(Err(InterfaceError::Descriptors))
             }
@@ -221,7 +222,7 @@ impl Carrier {
         let datagrams = Some(of_it(&plan, &ends));
         let fd_name =
             FdName { datagrams, ..joined.fd_name(token, &ends, &ticket, next_hop.interface) };
-        let Ticket { number: link, socket: packets, port, .. } = ticket;
+        let Ticket { link, socket: packets, port, .. } = ticket;
         let inbox = peer_inboxes.descriptors(ends.peer.inbox).unwrap_or_default();
         let own = inboxes.descriptors(ends.own.inbox);
         let kept = Kept { fd_name, region: joined.region, inbox, own };
@@ -233,7 +234,7 @@ impl Carrier {
         let xdp = links.take_xdp(next_hop.interface, link);
         sessions.delegate(
             local,
-            LendT { local: 0, token: token.0, hop, link, packets, ring, xdp, record },
+            DelegateT { local: 0, token: token.0, hop, link: link.0, packets, ring, xdp, record },
         );
         UdpDelegated {
             stream,

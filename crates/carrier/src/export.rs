@@ -279,18 +279,18 @@ pub(crate) fn has_gap(socket: BorrowedFd<'_>) -> bool {
 /// What a socket has received since it was exported: it came past the packet filter. The peer does
 /// not send it again, because the kernel has acknowledged it.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Late {
+pub(crate) struct Unexported {
     pub(crate) bytes: Vec<u8>,
     /// The peer's FIN has come behind the bytes.
     pub(crate) has_ended: bool,
 }
 
 /// Takes what the socket has received since it was exported.
-pub(crate) fn take_late(socket: impl AsFd) -> Late {
+pub(crate) fn take_unexported(socket: impl AsFd) -> Unexported {
     let bytes = peek(socket.as_fd()).unwrap_or_default();
     raw::discard(&socket, bytes.len());
     let has_ended = info_of(socket.as_fd()).is_ok_and(|info| info.state == CLOSE_WAIT);
-    Late { bytes, has_ended }
+    Unexported { bytes, has_ended }
 }
 
 fn timestamps(
@@ -345,11 +345,11 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let near = listener.accept().unwrap().0;
-        let late = |bytes: &[u8], has_ended| Late { bytes: bytes.to_vec(), has_ended };
-        assert_eq!(take_late(&near), late(b"", false));
+        let late = |bytes: &[u8], has_ended| Unexported { bytes: bytes.to_vec(), has_ended };
+        assert_eq!(take_unexported(&near), late(b"", false));
         far.write_all(b"late").unwrap();
         near.peek(&mut [0]).unwrap();
-        assert_eq!(take_late(&near), late(b"late", false));
+        assert_eq!(take_unexported(&near), late(b"late", false));
         far.write_all(b"last").unwrap();
         far.shutdown(Shutdown::Write).unwrap();
         // The FIN comes with the bytes or a moment later.
@@ -358,7 +358,7 @@ mod tests {
             assert!(began.elapsed() < std::time::Duration::from_secs(10));
             std::thread::yield_now();
         }
-        assert_eq!(take_late(&near), late(b"last", true));
+        assert_eq!(take_unexported(&near), late(b"last", true));
     }
 
     #[test]

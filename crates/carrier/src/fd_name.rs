@@ -7,6 +7,7 @@ use crate::metastate::Mac;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use sojourn_filter::OwnerId;
 use sojourn_ipc::rt::Descriptor;
+use sojourn_pump::LinkId;
 use sojourn_session::{DelegationToken, InboxNumber, InboxSlot, ProcessId, StreamNumber};
 use sojourn_wire::SocketCookie;
 use std::fmt;
@@ -25,7 +26,7 @@ pub(crate) struct FdName {
     pub(crate) pid: ProcessId,
     pub(crate) interface: u32,
     pub(crate) owner: OwnerId,
-    pub(crate) link: u64,
+    pub(crate) link: LinkId,
     /// The link address from which a port's frames are sent.
     pub(crate) port: Option<Mac>,
     /// The rest, of a UDP socket's session.
@@ -48,7 +49,7 @@ impl fmt::Display for FdName {
         let Self {
             token: DelegationToken(token), stream, side, ring_bytes: [ring0, ring1], ..
         } = self;
-        let Self { peer, pid, interface, owner: OwnerId(owner), link, .. } = self;
+        let Self { peer, pid, interface, owner: OwnerId(owner), link: LinkId(link), .. } = self;
         let InboxSlot { inbox: InboxNumber(peer_inbox), slot: peer_slot } = peer;
         // All zeroes stand for no port: no interface has this address.
         let [a, b, c, d, e, g] = self.port.unwrap_or_default();
@@ -80,7 +81,7 @@ impl FromStr for FdName {
             pid: ProcessId(narrow(next()?)?),
             interface: narrow(next()?)?,
             owner: OwnerId(narrow(next()?)?),
-            link: next()?,
+            link: LinkId(next()?),
             port: mac_of(next()?)?,
             datagrams: None,
         };
@@ -141,7 +142,7 @@ mod tests {
             pid: ProcessId(1234),
             interface: 2,
             owner: OwnerId(5),
-            link: 11,
+            link: LinkId(11),
             port: Some([2, 0, 0, 0, 0, 7]),
             datagrams: None,
         };

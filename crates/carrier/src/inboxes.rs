@@ -72,7 +72,9 @@ impl Inboxes {
     /// Takes the requests for attention in all inboxes, and calls `each` with the slot of each.
     pub(crate) fn take_attention(&self, each: &mut dyn FnMut(InboxSlot)) {
         for (number, known) in &self.0 {
-            known.inbox.take_attention(&mut |slot| each(InboxSlot { inbox: *number, slot }));
+            known
+                .inbox
+                .take_attention(&mut |slot| each(InboxSlot { inbox: *number, slot: slot.0 }));
         }
     }
 }

@@ -63,4 +63,4 @@ pub use keeping::{
     ARGUMENT as KEEP, KeeperLocation, Start as StartKeeper, keep, start as start_keeper,
 };
 pub use run::StartError;
-pub use sessions::{Adopted, Lend, Sessions};
+pub use sessions::{Adopted, HandOver, Sessions};

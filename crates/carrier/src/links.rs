@@ -7,14 +7,14 @@ use crate::clock::later;
 use crate::fd_name::FdName;
 use crate::keeping::Keeping;
 use crate::metastate::{Mac, NextHop};
-use crate::sessions::Lend;
+use crate::sessions::HandOver;
 use crate::sockets::{InterfaceError, Made, SocketKinds, direct, port};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use sojourn_filter::{Filter, Flow, Holding, Key, Method, Options, OwnerId, XdpMode};
 use sojourn_ipc::rt::Descriptor;
 use sojourn_proto::time::Instant;
-use sojourn_pump::now;
+use sojourn_pump::{LinkId, now};
 use sojourn_session::RingT;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -56,15 +56,15 @@ struct Owner {
 /// One interface with its filter.
 pub(crate) struct FilteredInterface {
     filter: Filter,
-    /// The owners, by the numbers that their programs know.
-    owners: HashMap<u64, Owner>,
+    /// The owners, by the names that their programs know.
+    owners: HashMap<LinkId, Owner>,
     /// The time at which the filter was attached, or the last owner went.
     idle_since: Instant,
 }
 
 /// The things that a program needs for an interface.
 pub(crate) struct Ticket {
-    pub(crate) number: u64,
+    pub(crate) link: LinkId,
     pub(crate) owner: OwnerId,
     pub(crate) socket: OwnedFd,
     /// The link address from which a port's frames are sent.
@@ -87,7 +87,7 @@ pub(crate) struct Links {
     last: u64,
     kinds: SocketKinds,
     /// What a program gets for its packet socket.
-    lend: Lend,
+    hand_over: HandOver,
     /// The time of the next look for fragments.
     fragments_at: Instant,
     /// The keeper, for the next server.
@@ -128,13 +128,13 @@ pub(crate) struct Fragmented {
 
 impl Links {
     /// Starts without interfaces.
-    pub(crate) fn new(keeping: Keeping, kinds: SocketKinds, lend: Lend) -> Self {
+    pub(crate) fn new(keeping: Keeping, kinds: SocketKinds, hand_over: HandOver) -> Self {
         let mut bytes = [0; 8];
         // Numbers of an earlier server must not come again, because programs may still know them.
         // Without randomness they might.
         let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
         let last = u64::from_ne_bytes(bytes) >> 1;
-        Self { links: HashMap::new(), last, kinds, lend, fragments_at: Instant::ZERO, keeping }
+        Self { links: HashMap::new(), last, kinds, hand_over, fragments_at: Instant::ZERO, keeping }
     }
 
     /// Returns the layout of the ring of programs' packet sockets, as programs are told.
@@ -240,25 +240,25 @@ impl Links {
     }
 
     /// Makes what a program needs for its first session on an interface, before something waits for
-    /// it. Returns the number by which the program knows it.
+    /// it. Returns the name by which the program knows it.
     pub(crate) fn prepare(
         &mut self,
         next_hop: &NextHop,
         program: Program,
-    ) -> Result<u64, InterfaceError> {
-        let (number, kinds) = (self.last + 1, self.kinds);
+    ) -> Result<LinkId, InterfaceError> {
+        let (fresh, kinds) = (LinkId(self.last + 1), self.kinds);
         let link = self.open(next_hop)?;
         // Otherwise the first session would have to wait for the hook.
         link.filter.attach_hook()?;
         let known = link.owners.iter().find(|(_, owner)| owner.is_for(&program));
-        if let Some((number, _)) = known {
-            return Ok(*number);
+        if let Some((id, _)) = known {
+            return Ok(*id);
         }
         let Made { id, socket, xdp, port } = match program.may_have_packets {
             true => direct(&mut link.filter, kinds)?,
             false => port(&mut link.filter, kinds)?,
         };
-        let socket = match (self.lend)(socket) {
+        let socket = match (self.hand_over)(socket) {
             Ok(socket) => socket,
             Err(error) => {
                 let link = self.open(next_hop)?;
@@ -278,13 +278,13 @@ impl Links {
             idle_since: now(),
             is_adopted: false,
         };
-        link.owners.insert(number, owner);
+        link.owners.insert(fresh, owner);
         if let Some(link) = self.links.get(&next_hop.interface) {
             self.keeping.link(next_hop.interface, &link.filter);
         }
         // No number is used twice.
-        self.last = number;
-        Ok(number)
+        self.last = fresh.0;
+        Ok(fresh)
     }
 
     /// Turns the session's packets away from the kernel, to the program's socket.
@@ -294,24 +294,24 @@ impl Links {
         program: Program,
         key: Key,
     ) -> Result<Ticket, InterfaceError> {
-        let number = self.prepare(next_hop, program)?;
+        let id = self.prepare(next_hop, program)?;
         let link = self.open(next_hop)?;
-        let owner = link.owners.get_mut(&number).ok_or(InterfaceError::Descriptors)?;
+        let owner = link.owners.get_mut(&id).ok_or(InterfaceError::Descriptors)?;
         let socket = owner.socket.as_ref().ok_or(InterfaceError::Descriptors)?;
         let socket =
             rustix::io::fcntl_dupfd_cloexec(socket, 0).map_err(|_| InterfaceError::Descriptors)?;
         // Last, because from now on packets go to the program: nothing may fail any more.
         link.filter.add_flow(key, owner.id)?;
         owner.sessions += 1;
-        Ok(Ticket { number, owner: owner.id, socket, port: owner.port })
+        Ok(Ticket { link: id, owner: owner.id, socket, port: owner.port })
     }
 
     /// Returns the AF_XDP socket that a program gets with a session, or none. It gets it once, so
     /// that the queue which it binds the socket to is free when the program has closed it.
-    /// `number`: that of the ticket.
-    pub(crate) fn take_xdp(&mut self, interface: u32, number: u64) -> Descriptor {
+    /// `id`: that of the ticket.
+    pub(crate) fn take_xdp(&mut self, interface: u32, id: LinkId) -> Descriptor {
         let link = self.links.get_mut(&interface);
-        let owner = link.and_then(|link| link.owners.get_mut(&number));
+        let owner = link.and_then(|link| link.owners.get_mut(&id));
         let socket = owner.and_then(|owner| owner.xdp.take());
         socket.map_or(Descriptor::NONE, Descriptor::from)
     }
@@ -324,12 +324,12 @@ impl Links {
         }
     }
 
-    /// Gives the session's packets back to the kernel. `number`: that of the ticket.
-    pub(crate) fn give_back(&mut self, interface: u32, number: u64, key: &Key) {
+    /// Gives the session's packets back to the kernel. `id`: that of the ticket.
+    pub(crate) fn give_back(&mut self, interface: u32, id: LinkId, key: &Key) {
         let Some(link) = self.links.get_mut(&interface) else { return };
         // A rule that is not there is as good as a removed one.
         let _ = link.filter.release_flow(key);
-        if let Some(owner) = link.owners.get_mut(&number) {
+        if let Some(owner) = link.owners.get_mut(&id) {
             owner.sessions -= 1;
             owner.idle_since = now();
         }

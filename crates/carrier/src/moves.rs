@@ -62,7 +62,7 @@ impl Carrier {
             }
             // The server sends these to libraries only.
             EventT::None
-            | EventT::Lend(_)
+            | EventT::Delegate(_)
             | EventT::Rerouted(_)
             | EventT::Wanted(_)
             | EventT::Route(_) => {}

@@ -7,6 +7,7 @@
 use rustix::fd::{AsFd, AsRawFd};
 use rustix::io::Errno;
 use sojourn_options::OptionName;
+use sojourn_shm::sockopt;
 
 /// Request for the bytes that were received and not read (`linux/sockios.h`).
 pub(crate) const SIOCINQ: libc::c_ulong = 0x541B;
@@ -32,13 +33,7 @@ pub(crate) fn getsockopt(
     option: OptionName,
     value: &mut [u8],
 ) -> Result<usize, Errno> {
-    let mut len = value.len() as libc::socklen_t;
-    // SAFETY: `value` has `len` bytes, which the kernel writes at most.
-    answer(unsafe {
-        let fd = fd.as_fd().as_raw_fd();
-        libc::getsockopt(fd, option.level, option.number, value.as_mut_ptr().cast(), &raw mut len)
-    })?;
-    Ok(len as usize)
+    sockopt::option(fd, option.level, option.number, value)
 }
 
 /// Sets an option.
@@ -46,13 +41,7 @@ pub(crate) fn getsockopt(
 /// # Errors
 /// Those of setsockopt(2).
 pub(crate) fn setsockopt(fd: impl AsFd, option: OptionName, value: &[u8]) -> Result<(), Errno> {
-    // SAFETY: the kernel reads `value` and no further.
-    answer(unsafe {
-        let fd = fd.as_fd().as_raw_fd();
-        let len = value.len() as libc::socklen_t;
-        libc::setsockopt(fd, option.level, option.number, value.as_ptr().cast(), len)
-    })?;
-    Ok(())
+    sockopt::set_option(fd, option.level, option.number, value)
 }
 
 /// Reads an option that is one number.
@@ -60,9 +49,7 @@ pub(crate) fn setsockopt(fd: impl AsFd, option: OptionName, value: &[u8]) -> Res
 /// # Errors
 /// Those of getsockopt(2).
 pub(crate) fn number(fd: impl AsFd, option: OptionName) -> Result<i32, Errno> {
-    let mut value = [0; 4];
-    getsockopt(fd, option, &mut value)?;
-    Ok(i32::from_ne_bytes(value))
+    sockopt::option_number(fd, option.level, option.number)
 }
 
 /// Sets an option that is one number.

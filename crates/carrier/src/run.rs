@@ -63,7 +63,7 @@ impl Carrier {
         let metastate = Metastate::new().map_err(at("rtnetlink"))?;
         let has_xdp = sessions.has_xdp() && can_make_xdp(&*sessions);
         let kinds = SocketKinds::new(sessions.has_rings(), has_xdp);
-        let links = Links::new(Keeping::at(keeper), kinds, sessions.lend());
+        let links = Links::new(Keeping::at(keeper), kinds, sessions.hand_over());
         let rules = sessions.respects_firewalls().then(|| Rules::new(now()));
         let mut carrier = Self {
             sessions,

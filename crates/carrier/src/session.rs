@@ -15,6 +15,7 @@ use sojourn_filter::Key;
 use sojourn_ipc::rt::Descriptor;
 use sojourn_proto::record::{SessionRecord, TcpTuning};
 use sojourn_proto::time::Instant;
+use sojourn_pump::LinkId;
 use sojourn_session::{DelegationToken, InboxSlot, ProcessId, ReasonT, StreamNumber};
 use sojourn_stream::Stream;
 use sojourn_wire::SocketCookie;
@@ -141,7 +142,7 @@ impl JoinedStream {
             pid: ends.peer_pid,
             interface,
             owner: ticket.owner,
-            link: ticket.number,
+            link: ticket.link,
             port: ticket.port,
             datagrams: None,
         }
@@ -194,7 +195,7 @@ pub(crate) struct Delegated {
     pub(crate) next_hop: NextHop,
     pub(crate) path: PathMtu,
     /// The program's name for its packet socket, and the socket's link address if it is a port's.
-    pub(crate) link: u64,
+    pub(crate) link: LinkId,
     pub(crate) port: Option<Mac>,
     /// There is no route for the moment.
     pub(crate) is_cut: bool,
@@ -279,7 +280,7 @@ pub(crate) fn token() -> DelegationToken {
 mod tests {
     use super::*;
     use sojourn_shm::{Access, NewSegment, Segment};
-    use sojourn_stream::{Inbox, Layout};
+    use sojourn_stream::{Inbox, Layout, SlotNumber};
     use std::sync::Arc;
 
     /// The program's side of a stream, and the carrier's.
@@ -294,7 +295,7 @@ mod tests {
         let inbox = Arc::new(Inbox::new(memory, event(), event()).unwrap());
         [0, 1].map(|side| {
             let mapping = segment.map(Access::ReadWrite).unwrap();
-            Stream::new(mapping, layout, side, Arc::clone(&inbox), 0).unwrap()
+            Stream::new(mapping, layout, side, Arc::clone(&inbox), SlotNumber(0)).unwrap()
         })
     }
 

@@ -6,7 +6,9 @@
 
 use rustix::fd::{BorrowedFd, OwnedFd};
 use sojourn_ipc::rt::Descriptor;
-use sojourn_session::{EventT, HopT, LendT, LocalNumber, OfferT, ReasonT, RouteT, StreamNumber};
+use sojourn_session::{
+    DelegateT, EventT, HopT, LocalNumber, OfferT, ReasonT, RouteT, StreamNumber,
+};
 use sojourn_stream::Traffic;
 use sojourn_wire::SocketCookie;
 use std::net::SocketAddr;
@@ -28,7 +30,7 @@ pub enum Adopted<'s> {
 }
 
 /// Returns what a program gets for a packet socket.
-pub type Lend = Box<dyn Fn(OwnedFd) -> std::io::Result<OwnedFd> + Send>;
+pub type HandOver = Box<dyn Fn(OwnedFd) -> std::io::Result<OwnedFd> + Send>;
 
 /// The session server, as the carrier sees it. No call waits for a program.
 pub trait Sessions: Send {
@@ -49,7 +51,7 @@ pub trait Sessions: Send {
     fn has_xdp(&self) -> bool;
     /// Returns what becomes of a packet socket before a program gets it: the program may get a
     /// connection with a driver in its place.
-    fn lend(&self) -> Lend {
+    fn hand_over(&self) -> HandOver {
         Box::new(Ok)
     }
     /// Returns true if sessions that packet filters or IPsec policies of the host could concern
@@ -61,7 +63,7 @@ pub trait Sessions: Send {
     fn warn(&self, text: core::fmt::Arguments<'_>);
     /// Delegates the session to the library at the other side of its stream. The server fills in
     /// `local` of the terms.
-    fn delegate(&self, local: LocalNumber, terms: LendT);
+    fn delegate(&self, local: LocalNumber, terms: DelegateT);
     /// Tells that library of another next hop.
     fn reroute(&self, local: LocalNumber, hop: HopT);
     /// Tells by which name a rule of the host goes that could say something about the packets of

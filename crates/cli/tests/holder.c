@@ -2,7 +2,8 @@
  *
  * holder FILE|- listen | connect PORT | pairs | datagrams
  *
- * Maps FILE, opens what it is told, says "ready" (and the port) and sleeps until it is killed, a minute at most. */
+ * Maps FILE, opens what it is told, says "ready" (and the port) and sleeps until it is killed, a
+ * minute at most. */
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -327,7 +327,7 @@ impl CarryServer for Other {
         Ok(())
     }
 
-    fn give_late(&self, _: &Caller, _: u64, _: Option<OwnedFd>) -> Result<(), Fault> {
+    fn give_in_transit(&self, _: &Caller, _: u64, _: Option<OwnedFd>) -> Result<(), Fault> {
         Ok(())
     }
 }

@@ -1,7 +1,8 @@
 /* Two programs that talk until they are told to stop. See whole.rs.
  *
- * talk listen: says its port, then answers each byte. talk PORT [option | stdio | sets]: says "ready" after a thousand bytes there and back, and
- * goes on, with a socket that has something about it which binds it to the kernel. A minute at most. */
+ * talk listen: says its port, then answers each byte. talk PORT [option | stdio | sets]: says
+ * "ready" after a thousand bytes there and back, and goes on, with a socket that has something
+ * about it which binds it to the kernel. A minute at most. */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>

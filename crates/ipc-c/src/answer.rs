@@ -74,7 +74,7 @@ impl ServerHandle {
         if out.is_null() || unsafe { MessageNumber((*out).private[0]) } != self.drafting.number {
             return Err(Status::Invalid);
         }
-        // SAFETY: as above.
+        // SAFETY: not null: `out` was begun by us, who wrote it.
         let (body_len, has_parts) = unsafe { ((*out).body_len, parts::has_any(out)) };
         let is_plain = !has_parts && body_len <= self.drafting.body_len;
         if is_plain && matches!(self.drafting.state, State::Short) {
@@ -158,7 +158,7 @@ unsafe fn check(out: *const Out, body_len: usize, room: usize, link: &Link) -> R
         }
         parts::total(out, body_len)
     };
-    // SAFETY: as above.
+    // SAFETY: `out` may be read, by the caller's contract.
     let is_long = body_len > INLINE_MAX || unsafe { (*out).n_items } > 0;
     if is_long && total > link.reply_max() { Err(Status::TooLarge) } else { Ok(()) }
 }

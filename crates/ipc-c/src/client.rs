@@ -86,7 +86,7 @@ impl ConnectionHandle {
         if MessageNumber(number) != self.drafting.number || has_parts {
             return None;
         }
-        // SAFETY: as above.
+        // SAFETY: `out` was begun by us, who wrote these.
         let (op, body_len) = unsafe { ((*out).op, (*out).body_len) };
         if !matches!(self.drafting.state, State::Short) || body_len > self.drafting.body_len {
             return None;
@@ -134,12 +134,12 @@ impl ConnectionHandle {
         // SAFETY: the caller's contract.
         let has_parts = unsafe { parts::has_any(out) };
         if has_parts {
-            // SAFETY: as above.
+            // SAFETY: `out` may be read, by the caller's contract.
             unsafe { parts::check(out)? };
         }
         let mut draft = raw::resume_request(&mut self.inner, op, body_len, place);
         if has_parts {
-            // SAFETY: as above; checked.
+            // SAFETY: `out` may be read, by the caller's contract, and its parts were checked.
             unsafe { parts::attach(out, draft.encoder())? };
         }
         Ok(draft)
@@ -299,7 +299,7 @@ unsafe extern "C" fn sj_call(
         // SAFETY: null or begun by us, as the header asks.
         let outcome = match unsafe { handle.post_short(out) } {
             Some(pending) => handle.inner.finish(pending, deadline).map(drop),
-            // SAFETY: as above, and the message can be written.
+            // SAFETY: `out` is null or begun by us, and the message can be written.
             None => return unsafe { call_rare(handle, out, deadline, message) },
         };
         // SAFETY: not null, so it can be written as the header asks.
@@ -385,7 +385,7 @@ unsafe extern "C" fn sj_finish(
                 return status;
             }
         };
-        // SAFETY: as above.
+        // SAFETY: the message is not null, so it can be written as the header asks.
         unsafe { handle.show(outcome, message) }
     })
 }

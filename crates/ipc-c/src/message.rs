@@ -79,13 +79,13 @@ unsafe fn fill_parts(message: *mut In, incoming: &Incoming) {
     }
     for at in 0..usize::from(fds) {
         let fd = incoming.fd(at).map_or(-1, |fd| fd.as_raw_fd());
-        // SAFETY: as above.
+        // SAFETY: a header was checked to have no more descriptors than the array.
         unsafe { (*message).fds[at] = fd };
     }
     for (at, grant) in incoming.grant_refs().iter().enumerate() {
         let grant =
             GrantRef { id: grant.id.0, flags: grant.flags, offset: grant.offset, len: grant.len };
-        // SAFETY: as above.
+        // SAFETY: a header was checked to have no more grants than the array.
         unsafe { (*message).grants[at] = grant };
     }
 }

@@ -33,7 +33,7 @@ pub(crate) unsafe fn check(out: *const Out) -> Result<(), Status> {
             item.len == 0 || !item.start.is_null() && isize::try_from(item.len).is_ok()
         })
         && (0..fds as usize).all(|at| {
-            // SAFETY: as above.
+            // SAFETY: within the array, whose count was checked; written by C.
             unsafe { (*out).fds[at] >= 0 }
         });
     if is_sound { Ok(()) } else { Err(Status::Invalid) }
@@ -48,7 +48,7 @@ pub(crate) unsafe fn total(out: *const Out, body_len: usize) -> u64 {
     let count = unsafe { (*out).n_items } as usize;
     let padded = |len: usize| (len as u64).saturating_add(7) & !7;
     (0..count).fold((TABLE_LEN as u64).saturating_add(padded(body_len)), |sum, at| {
-        // SAFETY: as above.
+        // SAFETY: `at` is below the count, which the caller's contract has within the array.
         sum.saturating_add(padded(unsafe { (*out).items[at].len }))
     })
 }

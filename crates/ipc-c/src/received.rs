@@ -65,7 +65,7 @@ unsafe fn holder<'h>(message: *const In) -> Option<Holder<'h>> {
             &mut *core::ptr::with_exposed_provenance_mut::<ConnectionHandle>(address)
         })
     } else {
-        // SAFETY: as above.
+        // SAFETY: of a handle that lives, by the caller's contract.
         Holder::Server(unsafe {
             &mut *core::ptr::with_exposed_provenance_mut::<ServerHandle>(address)
         })

@@ -35,14 +35,14 @@ impl ServerHandle {
                     let CallNumbers { line, seq } = raw::leave(request);
                     (*event).token = Token::new(endpoint, Claim { client, line, seq });
                 }
-                // SAFETY: as above.
+                // SAFETY: the event can be written, by the caller's contract.
                 unsafe { self.show(event) };
                 Ok(())
             }
             Ok(other) => {
-                // SAFETY: as above.
+                // SAFETY: the event can be written, by the caller's contract.
                 if unsafe { rare_event(event, other) } {
-                    // SAFETY: as above.
+                    // SAFETY: the event can be written, by the caller's contract.
                     unsafe { self.show(event) };
                 }
                 Ok(())

@@ -160,5 +160,5 @@ pub(crate) struct LocalObject(pub(crate) *mut c_void);
 
 // SAFETY: only carried about; what it points at is the business of the C program.
 unsafe impl Send for LocalObject {}
-// SAFETY: as above.
+// SAFETY: no code here looks at what it points at.
 unsafe impl Sync for LocalObject {}

@@ -42,7 +42,7 @@ pub fn bytes_of<T: Pod>(values: &[T]) -> &[u8] {
 /// Returns the bytes of plain values, to be overwritten.
 #[inline]
 pub(super) fn bytes_of_mut<T: Pod>(values: &mut [T]) -> &mut [u8] {
-    // SAFETY: as above, and any bytes written make valid values.
+    // SAFETY: Pod has no padding, same extent, alignment 1; any bytes written make valid values.
     unsafe { core::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values)) }
 }
 

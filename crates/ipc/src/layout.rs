@@ -93,7 +93,7 @@ pub(crate) struct Region {
 // SAFETY: `base` points into `mapping`, which is Send and Sync; all access is atomic or racy
 // copies.
 unsafe impl Send for Region {}
-// SAFETY: as above.
+// SAFETY: all access by a shared reference is atomic or by racy copies.
 unsafe impl Sync for Region {}
 
 impl Region {

@@ -4,5 +4,6 @@
 
 pub(crate) mod entry;
 pub(crate) mod own;
+pub(crate) mod pool;
 pub(crate) mod slot;
 pub(crate) mod table;

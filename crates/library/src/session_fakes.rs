@@ -22,7 +22,7 @@ use rustix::io::{Errno, IoSlice, IoSliceMut};
 use rustix::net::RecvFlags;
 use sojourn_session::{HomeT, InboxT, JoinT, KindT, LocalNumber, OfferT, ProcessId};
 use sojourn_shm::{Access, Mapping, NewSegment, Segment};
-use sojourn_stream::{Inbox, Layout, Stream};
+use sojourn_stream::{Inbox, Layout, SlotNumber, Stream};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, OnceLock};
@@ -100,10 +100,10 @@ impl Pair {
             Segment::create("test", layout.len(), Access::ReadWrite).unwrap();
         let view = |side| {
             let mapping = segment.map(Access::ReadWrite).unwrap();
-            Stream::new(mapping, layout, side, common_inbox(), 0).unwrap()
+            Stream::new(mapping, layout, side, common_inbox(), SlotNumber(0)).unwrap()
         };
         let stream = Arc::new(view(0));
-        let place = InboxPlace { inbox: common_inbox(), slot: 1 };
+        let place = InboxPlace { inbox: common_inbox(), slot: SlotNumber(1) };
         let parts = Parts { stream, place, peer_pid: ProcessId::own() };
         assert!(self.join_end(0, SetNumber::NONE, &parts));
         Hostile { memory, side: Arc::new(view(1)) }
@@ -121,7 +121,8 @@ impl Pair {
         let layout = Layout::new([RING_BYTES; 2]).unwrap();
         let NewSegment { segment, .. } =
             Segment::create("test", layout.len(), Access::ReadWrite).unwrap();
-        let slots = [(); 2].map(|()| NEXT.fetch_add(1, Ordering::SeqCst) % Inbox::SLOTS);
+        let next = || SlotNumber(NEXT.fetch_add(1, Ordering::SeqCst) % Inbox::SLOTS);
+        let slots = [(); 2].map(|()| next());
         let mut all = true;
         for side in 0..2 {
             let peer = 1 - side;

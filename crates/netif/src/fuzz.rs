@@ -59,7 +59,7 @@ pub fn descriptors(bytes: &[u8]) {
             let range = frame.as_ptr_range();
             assert!(range.start as usize >= base && range.end as usize <= base + 2 * 2048);
         }
-        // SAFETY: as above.
+        // SAFETY: no kernel has the memory.
         if let Some(chunk) = unsafe { umem.chunk_mut(address) } {
             assert!(chunk.as_ptr() as usize >= base + 2 * 2048 && chunk.len() == 2048);
         }

@@ -50,7 +50,7 @@ impl Map {
     pub(crate) fn anonymous(len: usize) -> io::Result<Self> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::PRIVATE | MapFlags::POPULATE;
-        // SAFETY: as above.
+        // SAFETY: a fresh address range chosen by the kernel; nothing existing is touched.
         let base = unsafe { mmap_anonymous(core::ptr::null_mut(), len, protection, flags)? };
         Self::take(base, len)
     }

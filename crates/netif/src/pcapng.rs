@@ -230,14 +230,14 @@ mod tests {
             1, 0, 0, 0, 44, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0,
             2, 0, 5, 0, b'v', b'e', b't', b'h', b'0', 0, 0, 0,
             9, 0, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0, 44, 0, 0, 0,
-            // Interface: as above, raw IP.
+            // Interface: type, length, raw IP, no limit, name, resolution, end, length.
             1, 0, 0, 0, 40, 0, 0, 0, 101, 0, 0, 0, 0, 0, 0, 0,
             2, 0, 4, 0, b't', b'u', b'n', b'0', 9, 0, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0, 40, 0, 0, 0,
             // Packet: type, length, interface, time (high, low), lengths, data, flags inbound, end,
             // length.
             6, 0, 0, 0, 52, 0, 0, 0, 0, 0, 0, 0, 4, 3, 2, 1, 8, 7, 6, 5, 5, 0, 0, 0, 5, 0, 0, 0,
             b'a', b'b', b'c', b'd', b'e', 0, 0, 0, 2, 0, 4, 0, 1, 0, 0, 0, 0, 0, 0, 0, 52, 0, 0, 0,
-            // Packet: as above, outbound, no padding.
+            // Packet: the same fields, flags outbound; its data needs no padding.
             6, 0, 0, 0, 48, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 4, 0, 0, 0, 4, 0, 0, 0,
             b'w', b'x', b'y', b'z', 2, 0, 4, 0, 2, 0, 0, 0, 0, 0, 0, 0, 48, 0, 0, 0,
         ];

@@ -108,7 +108,7 @@ impl Slots {
         let frame = unsafe { self.map.bytes(slot + at, held)? };
         let vnet = if has_vnet {
             let header_at = at.checked_sub(HEADER_BYTES)?;
-            // SAFETY: as above.
+            // SAFETY: the slot is ours until it is released, which needs `&mut self`.
             vnet::Header::parse(unsafe { self.map.bytes(slot + header_at, HEADER_BYTES)? }).ok()?
         } else {
             told_by(status)

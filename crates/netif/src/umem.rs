@@ -141,7 +141,7 @@ mod tests {
                         prop_assert!(range.start as usize >= base && range.end as usize <= base + 8192);
                     }
                 }
-                // SAFETY: as above.
+                // SAFETY: no kernel has the memory.
                 if let Some(chunk) = unsafe { umem.chunk_mut(address) } {
                     prop_assert_eq!(chunk.len(), 2048);
                     prop_assert!(chunk.as_ptr() as usize >= base + 8192);

@@ -20,7 +20,7 @@ macro_rules! address_of {
                 options(pure, nomem, nostack, preserves_flags),
             );
         }
-        // SAFETY: as above.
+        // SAFETY: computes an address.
         #[cfg(target_arch = "aarch64")]
         unsafe {
             core::arch::asm!(

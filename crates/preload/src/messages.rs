@@ -368,6 +368,19 @@ pub(crate) fn recvmmsg_by(
     got
 }
 
+/// Writes what is left of a time limit of `whole` that began then (recvmmsg(2)). Returns true if
+/// nothing is.
+///
+/// # Safety
+/// `limit` must be writable.
+unsafe fn is_spent(limit: *mut timespec, whole: Duration, begun: Instant) -> bool {
+    let left = whole.saturating_sub(begun.elapsed());
+    let (tv_sec, tv_nsec) = (left.as_secs() as i64, i64::from(left.subsec_nanos()));
+    // SAFETY: the caller promises it.
+    unsafe { limit.write(timespec { tv_sec, tv_nsec }) };
+    left == Duration::ZERO
+}
+
 /// Receives datagrams one after another. As recvmmsg(2) documents, the time limit is checked only
 /// after each datagram. Returns how many were received; `None` if the kernel is to serve the call.
 fn receive_datagrams(
@@ -418,16 +431,9 @@ fn receive_datagrams(
         if flags & libc::MSG_WAITFORONE != 0 {
             flags |= libc::MSG_DONTWAIT;
         }
-        if let Some(span) = limit_is {
-            let left = span.saturating_sub(begun.elapsed());
-            // SAFETY: the time limit is writable, as checked above.
-            unsafe {
-                (*limit).tv_sec = left.as_secs() as i64;
-                (*limit).tv_nsec = i64::from(left.subsec_nanos());
-            }
-            if left == Duration::ZERO {
-                break;
-            }
+        // SAFETY: the time limit is writable, as checked above.
+        if limit_is.is_some_and(|span| unsafe { is_spent(limit, span, begun) }) {
+            break;
         }
     }
     Some(done as isize)

@@ -165,7 +165,7 @@ fn send_message(fd: c_int, header: *const msghdr, flags: c_int) -> isize {
             [fd as usize, header as usize, flags as usize, 0, 0, 0],
         );
     }
-    // SAFETY: as above.
+    // SAFETY: the callers' headers are valid; the kernel checks the program's pointers in them.
     unsafe { kernel!(SYS_sendmsg, c"sendmsg" as SendMsgFn; fd, header, flags)() }
 }
 

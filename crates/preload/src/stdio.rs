@@ -172,7 +172,7 @@ unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE 
 unsafe extern "C-unwind" fn fopen(path: *const c_char, mode: *const c_char) -> *mut FILE {
     // SAFETY: the program's arguments, passed on unchanged.
     unsafe { shrinking::stream_opened(mode) };
-    // SAFETY: as above.
+    // SAFETY: the program's arguments, passed on unchanged.
     made(numbering_stream(|| unsafe { next!(c"fopen" as OpenFn)(path, mode) }), true)
 }
 

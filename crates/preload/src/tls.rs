@@ -88,7 +88,7 @@ pub(crate) fn here() -> &'static Thread {
             options(pure, nomem, nostack),
         );
     }
-    // SAFETY: as above.
+    // SAFETY: computes the address of the variable defined above, by initial-exec access.
     #[cfg(target_arch = "aarch64")]
     unsafe {
         asm!(

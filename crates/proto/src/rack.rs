@@ -67,7 +67,7 @@ impl Rack {
             if min_rtt.is_some_and(|min| rtt < min) {
                 return;
             }
-        } else if delivery.late {
+        } else if delivery.below_fack {
             self.reordering_seen = true;
         }
         let place = (entry.sent_first, entry.order, entry.span.end);

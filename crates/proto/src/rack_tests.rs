@@ -22,8 +22,8 @@ fn entry(start: u64, sent: Instant, again: bool) -> SentRange {
     }
 }
 
-fn delivery(entry: SentRange, late: bool) -> Delivery {
-    Delivery { entry, selective: true, late }
+fn delivery(entry: SentRange, below_fack: bool) -> Delivery {
+    Delivery { entry, selective: true, below_fack }
 }
 
 /// A RACK that saw a segment sent at 100 ms arrive at 150 ms.

@@ -61,7 +61,7 @@ pub struct Delivery {
     /// True if SACK reported the bytes, false if the acknowledgement number did.
     pub selective: bool,
     /// True if bytes at a higher position had been reported before.
-    pub late: bool,
+    pub below_fack: bool,
 }
 
 /// The judgement of an entry in [`Scoreboard::judge`].
@@ -244,9 +244,9 @@ impl Scoreboard {
             }
             self.uncount(entry.mark, part.len());
             if entry.mark != Mark::Sacked {
-                let late = part.end < self.fack;
+                let below_fack = part.end < self.fack;
                 let entry = SentRange { span: part, ..entry };
-                delivered(&Delivery { entry, selective: false, late });
+                delivered(&Delivery { entry, selective: false, below_fack });
             }
             if part.end == entry.span.end {
                 self.entries.pop_front();
@@ -279,7 +279,7 @@ impl Scoreboard {
                 continue;
             };
             let entry = self.entries[chosen];
-            delivered(&Delivery { entry, selective: true, late: entry.span.end < fack });
+            delivered(&Delivery { entry, selective: true, below_fack: entry.span.end < fack });
             self.fack = self.fack.max(entry.span.end);
             self.mark(chosen, Mark::Sacked);
             at = self.join(chosen) + 1;

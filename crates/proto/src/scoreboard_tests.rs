@@ -58,12 +58,12 @@ fn a_delivery_is_told_once() {
 #[test]
 fn late_is_what_a_later_one_was_reported_before() {
     let mut board = ten();
-    let mut late = Vec::new();
-    board.sack(segment(3), BASE, |delivery| late.push(delivery.late));
+    let mut below_fack = Vec::new();
+    board.sack(segment(3), BASE, |delivery| below_fack.push(delivery.below_fack));
     let fack = board.fack();
-    board.sack(segment(1), fack, |delivery| late.push(delivery.late));
-    board.acknowledge(segment(0).end, |delivery| late.push(delivery.late));
-    assert_eq!(late, [false, true, true]);
+    board.sack(segment(1), fack, |delivery| below_fack.push(delivery.below_fack));
+    board.acknowledge(segment(0).end, |delivery| below_fack.push(delivery.below_fack));
+    assert_eq!(below_fack, [false, true, true]);
 }
 
 #[test]

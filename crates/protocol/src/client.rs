@@ -3,12 +3,12 @@
 //! The stubs do most of the work. Beyond that, a send waits for room, and a receive ends at its
 //! deadline without a loss: it is cancelled, and its answer says if it has bytes.
 
-use crate::answer;
 use crate::token::Token;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use sojourn_ipc::rt::CallError;
 use sojourn_ipc::{Address, ConnectError, ConnectOptions, Connection, Deadline, Wait};
 use sojourn_options::OptionName;
+use sojourn_session::protocol::answer;
 use sojourn_session::protocol::client::{
     AddressT, CONTROL_MAX, DATA_MAX, DONT_WAIT, OPTION_MAX, ProtocolClient, ProtocolReceiveFromOut,
     ReadyT, TokenT, WRITABLE,

@@ -10,7 +10,6 @@
 //! Not here: the engine and its driver (`sojourn_proto`, `sojourn_pump`, `sojourn_library`), the
 //! start of the process (`sojourn_server`).
 
-mod answer;
 #[cfg(feature = "server")]
 mod bells;
 #[cfg(feature = "server")]

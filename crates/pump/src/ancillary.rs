@@ -10,7 +10,7 @@
 use rustix::fd::BorrowedFd;
 use rustix::time::{ClockId, clock_gettime};
 use sojourn_proto::udp::Envelope;
-use sojourn_shm::descriptor::option_number;
+use sojourn_shm::sockopt::option_number;
 use std::net::IpAddr;
 
 /// Bits for the messages that a program wants. The lowest eight bits are left to others.

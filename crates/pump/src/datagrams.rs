@@ -92,6 +92,8 @@ pub struct Datagrams {
     /// The other side of the socket's stream, of which only the bells are used.
     pub(crate) stream: Stream,
     local: SocketAddr,
+    /// The socket is bound to the unspecified IPv6 address, which stands for both families.
+    is_both: bool,
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) link: LinkId,
     pub(crate) routes: HashMap<IpAddr, Known>,
@@ -109,8 +111,9 @@ pub struct Datagrams {
 
 impl Datagrams {
     /// Makes a socket on an interface; `stream` is the other side of its stream, of which only the
-    /// bells are used.
-    pub fn new(socket: Waiting, stream: Stream, link: LinkId) -> Self {
+    /// bells are used. An IPv6 socket that is `v6_only` takes no IPv4 datagram (`IPV6_V6ONLY`,
+    /// ipv6(7)).
+    pub fn new(socket: Waiting, stream: Stream, link: LinkId, v6_only: bool) -> Self {
         let (local, peer) = {
             let socket = lock(&socket);
             (socket.local(), socket.peer())
@@ -120,6 +123,7 @@ impl Datagrams {
             socket,
             stream,
             local,
+            is_both: local.is_ipv6() && !v6_only,
             peer,
             link,
             routes,
@@ -157,10 +161,9 @@ impl Datagrams {
 
     /// Returns true if datagrams from `from` to this host's address `to` are this socket's.
     fn takes(&self, to: SocketAddr, from: SocketAddr) -> bool {
-        let is_local = self.local.ip().is_unspecified() || self.local.ip() == to.ip();
-        let is_family = to.is_ipv4() == self.local.is_ipv4() || self.local.ip().is_unspecified();
-        is_local
-            && is_family
+        let own = self.local.ip();
+        let is_any = own.is_unspecified() && (own.is_ipv4() == to.is_ipv4() || self.is_both);
+        (is_any || own == to.ip())
             && self.local.port() == to.port()
             && self.peer.is_none_or(|peer| peer == from)
     }
@@ -270,6 +273,8 @@ impl Sockets {
         let is_its =
             |number: &SessionNumber| self.all.get(number).is_some_and(|one| one.takes(to, from));
         // A connected socket goes before the others, as in the kernel (`compute_score` in `udp.c`).
+        // Of the others at most one takes a datagram: those that share a port with one stay in the
+        // kernel (`SHARED_PORT`).
         let exact = self.connected.get(&key.reversed()).copied();
         exact.or_else(|| self.others.get(&to.port())?.iter().copied().find(is_its))
     }

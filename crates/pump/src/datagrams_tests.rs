@@ -8,14 +8,15 @@ use rustix::event::{EventfdFlags, eventfd};
 use sojourn_netif::sim;
 use sojourn_proto::record::{IpOptions, Kind, SessionRecord, UdpOptions, UdpRecord};
 use sojourn_proto::time::Instant;
-use sojourn_proto::udp::{Limits, Socket};
+use sojourn_proto::udp::{Envelope, Limits, Socket};
 use sojourn_shm::{Access, NewSegment, Segment};
-use sojourn_stream::{Inbox, Layout, Stream};
+use sojourn_stream::{Inbox, Layout, SlotNumber, Stream};
+use sojourn_wire::{FlowKey, Protocol};
 use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-const LINK: LinkId = 1;
+const LINK: LinkId = LinkId(1);
 const NUMBER: SessionNumber = SessionNumber::new(9);
 const CLASS: u8 = 0xb9;
 
@@ -28,7 +29,7 @@ fn stream() -> Stream {
         Segment::create("test", Inbox::LEN, Access::ReadWrite).unwrap();
     let event = || eventfd(0, EventfdFlags::NONBLOCK).unwrap();
     let inbox = Arc::new(Inbox::new(inbox, event(), event()).unwrap());
-    Stream::new(mapping, layout, 1, inbox, 0).unwrap()
+    Stream::new(mapping, layout, 1, inbox, SlotNumber(0)).unwrap()
 }
 
 /// One end: its pump with one socket.
@@ -41,17 +42,10 @@ struct End {
 
 impl End {
     fn new(packets: sim::Endpoint, local: &str, peer: &str) -> Self {
-        let (local, peer): (SocketAddr, SocketAddr) =
-            (local.parse().unwrap(), peer.parse().unwrap());
-        let udp = UdpRecord { options: UdpOptions::default(), interface: 3, receive_queue: vec![] };
-        let ip = IpOptions { traffic_class: CLASS, ..IpOptions::default() };
-        let record = SessionRecord { local, remote: Some(peer), ip, kind: Kind::Udp(udp) };
-        let socket = Socket::import(&record, &Limits::default()).unwrap();
-        let socket = Arc::new(Mutex::new(socket));
+        let local = local.parse().unwrap();
         let mut pump = Pump::default();
         pump.add_link(LINK, Box::new(packets), at(0));
-        let one = Datagrams::new(Arc::clone(&socket), stream(), LINK);
-        pump.insert_datagrams(NUMBER, one, at(0));
+        let socket = insert(&mut pump, NUMBER, local, Some(peer.parse().unwrap()), false);
         Self { pump, socket, local }
     }
 
@@ -63,6 +57,24 @@ impl End {
         let one = self.pump.sockets.all.get(&NUMBER).unwrap();
         Counts::from_words(&one.stream.ledger().published())
     }
+}
+
+/// Gives a pump one more socket.
+fn insert(
+    pump: &mut Pump,
+    number: SessionNumber,
+    local: SocketAddr,
+    remote: Option<SocketAddr>,
+    v6_only: bool,
+) -> Waiting {
+    let udp = UdpRecord { options: UdpOptions::default(), interface: 3, receive_queue: vec![] };
+    let ip = IpOptions { traffic_class: CLASS, ..IpOptions::default() };
+    let record = SessionRecord { local, remote, ip, kind: Kind::Udp(udp) };
+    let socket = Socket::import(&record, &Limits::default()).unwrap();
+    let socket = Arc::new(Mutex::new(socket));
+    let one = Datagrams::new(Arc::clone(&socket), stream(), LINK, v6_only);
+    pump.insert_datagrams(number, one, at(0));
+    socket
 }
 
 fn at(us: u64) -> Instant {
@@ -94,6 +106,55 @@ fn what_comes_is_told_with_what_came_with_it() {
     assert_eq!(envelope.target, other.local.ip());
     // The congestion bits, too.
     assert_eq!((envelope.traffic_class, envelope.hop_limit), (CLASS, 64));
+}
+
+/// Inserts sockets (each as its address, and its peer's, nothing, or `v6only`) in this order, and
+/// returns the index of the one that a datagram from `from` to `to` comes to.
+fn taker(sockets: &[[&str; 2]], from: &str, to: &str) -> Option<usize> {
+    let mut pump = Pump::default();
+    let mut number = 0;
+    let all: Vec<Waiting> = sockets
+        .iter()
+        .map(|[local, peer]| {
+            number += 1;
+            let (local, remote) = (local.parse().unwrap(), peer.parse().ok());
+            insert(&mut pump, SessionNumber::new(number), local, remote, *peer == "v6only")
+        })
+        .collect();
+    let (source, target): (SocketAddr, SocketAddr) = (from.parse().unwrap(), to.parse().unwrap());
+    let key = FlowKey { protocol: Protocol::Udp, source, target };
+    let envelope = Envelope { target: target.ip(), traffic_class: 0, hop_limit: 64, time_ns: 0 };
+    pump.sockets.arrived(key, &envelope, b"x", 0, at(1));
+    all.iter().position(|socket| lock(socket).recv(&mut [&mut [0; 9]]).is_some())
+}
+
+#[test]
+fn the_connected_come_before_the_unconnected() {
+    let any = ["0.0.0.0:53", ""];
+    let connected = ["192.0.2.1:53", "192.0.2.9:1000"];
+    for sockets in [[any, connected], [connected, any]] {
+        let taker = |from, to| taker(&sockets, from, to).map(|at| sockets[at]);
+        assert_eq!(taker("192.0.2.9:1000", "192.0.2.1:53"), Some(connected));
+        assert_eq!(taker("192.0.2.9:1001", "192.0.2.1:53"), Some(any));
+        assert_eq!(taker("192.0.2.9:1000", "192.0.2.2:53"), Some(any));
+        assert_eq!(taker("192.0.2.9:1000", "192.0.2.1:54"), None);
+    }
+}
+
+/// A program that serves both families has often a socket of each, with the same port
+/// (`IPV6_V6ONLY`).
+#[test]
+fn an_ipv6_socket_without_address_takes_both_unless_it_is_for_ipv6_alone() {
+    let four = ["0.0.0.0:53", ""];
+    let [six, both] = ["v6only", ""].map(|kind| ["[::]:53", kind]);
+    let datagrams = [["192.0.2.9:1", "192.0.2.1:53"], ["[2001:db8::9]:1", "[2001:db8::1]:53"]];
+    for sockets in [[four, six], [six, four]] {
+        let takers = datagrams.map(|[from, to]| taker(&sockets, from, to).map(|at| sockets[at]));
+        assert_eq!(takers, [Some(four), Some(six)]);
+    }
+    for (alone, takers) in [(four, [Some(0), None]), (six, [None, Some(0)]), (both, [Some(0); 2])] {
+        assert_eq!(datagrams.map(|[from, to]| taker(&[alone], from, to)), takers, "{alone:?}");
+    }
 }
 
 #[test]

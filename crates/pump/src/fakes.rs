@@ -11,7 +11,7 @@ use sojourn_proto::record::{IpOptions, Kind, SessionRecord, TcpRecord};
 use sojourn_proto::tcp::Limits;
 use sojourn_proto::time::Instant;
 use sojourn_shm::{Access, NewSegment, Segment};
-use sojourn_stream::{Inbox, Layout, Stream};
+use sojourn_stream::{Inbox, Layout, SlotNumber, Stream};
 use sojourn_wire::frame::{Fields, HEADERS_BYTES_MAX, Header, LinkType, Offload, PacketFields};
 use sojourn_wire::ip::Ecn;
 use sojourn_wire::tcp::{self, Flags, Options, SeqNum};
@@ -87,7 +87,7 @@ pub(crate) fn streams() -> [Stream; 2] {
         Segment::create("test", layout.len(), Access::ReadWrite).unwrap();
     let both = [0, 1].map(|side| {
         let mapping = segment.map(Access::ReadWrite).unwrap();
-        Stream::new(mapping, layout, side, inbox(), 0).unwrap()
+        Stream::new(mapping, layout, side, inbox(), SlotNumber(0)).unwrap()
     });
     for stream in &both {
         stream.consent();

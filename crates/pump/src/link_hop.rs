@@ -7,7 +7,8 @@ use sojourn_wire::frame::{Fields, Header};
 use sojourn_wire::{FlowKey, MacAddress, ethernet};
 
 /// The name of an interface of a pump. The session server gives these names, and never one twice.
-pub type LinkId = u64;
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LinkId(pub u64);
 
 /// The addresses in the frames to a next hop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, sockopt};
 use sojourn_proto::record::{ControllerKind, IpOptions, TcpOptions, UdpOptions};
 use sojourn_proto::time::Duration;
-use sojourn_shm::descriptor::{option, option_number};
+use sojourn_shm::sockopt::{option, option_number};
 use std::net::SocketAddr;
 
 /// `SO_BUF_LOCK` (`asm-generic/socket.h`): the program has set the send size (1), the receive size

@@ -2,7 +2,7 @@
 
 use crate::fakes::{Wire, acknowledging, flagged, flow, packet, session};
 use crate::in_transit;
-use crate::{Carried, LinkHop, Pump, SessionNumber};
+use crate::{Carried, LinkHop, LinkId, Pump, SessionNumber};
 use sojourn_proto::record::Kind;
 use sojourn_proto::time::Instant;
 use sojourn_stream::Stream;
@@ -13,7 +13,8 @@ use std::io::{IoSlice, IoSliceMut};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-const LINK: u64 = 1;
+const LINK: LinkId = LinkId(1);
+const OTHER_LINK: LinkId = LinkId(2);
 /// The number of the session in the pump.
 const NUMBER: SessionNumber = SessionNumber::new(7);
 /// Bytes of two segments.
@@ -89,10 +90,10 @@ fn sessions_of_an_interface_that_is_gone_are_given_up_once_and_no_others() {
     let (wire, mut pump) = (Wire::new(), Pump::default());
     let (arriving, is_gone) = (Arc::clone(&wire.arriving), Arc::clone(&wire.is_gone));
     pump.add_link(LINK, Box::new(wire), AT);
-    pump.add_link(LINK + 1, Box::new(Wire::new()), AT);
+    pump.add_link(OTHER_LINK, Box::new(Wire::new()), AT);
     let ((program, carried), (other, another)) = (session(1), session(2));
     pump.insert(NUMBER, LINK, carried, AT);
-    pump.insert(SessionNumber::new(8), LINK + 1, another, AT);
+    pump.insert(SessionNumber::new(8), OTHER_LINK, another, AT);
     arrive(&arriving, 1, 0, b"before");
     pump.turn(false, AT);
     assert!(!program.is_frozen() && pump.has_link(LINK));
@@ -104,7 +105,7 @@ fn sessions_of_an_interface_that_is_gone_are_given_up_once_and_no_others() {
     assert!(!pump.has_link(LINK) && pump.take_idle_link(AT).is_none());
     let mut carried = pump.remove(NUMBER, AT).unwrap();
     assert!(carried.leave(AT).is_some());
-    assert!(pump.take_idle_link(AT).is_some() && pump.has_link(LINK + 1));
+    assert!(pump.take_idle_link(AT).is_some() && pump.has_link(OTHER_LINK));
 }
 
 /// The peer would repeat its segment after a time-out if the way home took long.

@@ -2,7 +2,7 @@
 //! beginnings of long frames first.
 
 use crate::fakes::{Wire, flow, packet, session};
-use crate::{Placement, Pump, SessionNumber};
+use crate::{LinkId, Placement, Pump, SessionNumber};
 use proptest::prelude::*;
 use sojourn_proto::record::Kind;
 use sojourn_proto::time::Instant;
@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::io::IoSliceMut;
 use std::sync::{Arc, Mutex};
 
-const LINK: u64 = 1;
+const LINK: LinkId = LinkId(1);
 /// The number of the session in the pump.
 const NUMBER: SessionNumber = SessionNumber::new(7);
 const AT: Instant = Instant::ZERO;

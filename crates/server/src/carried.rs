@@ -17,15 +17,15 @@ use crate::service::carry::AdoptedStream;
 use rustix::fd::BorrowedFd;
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use sojourn_carrier::{
-    Adopted, Carrier, CommandChannel, CommandSender, KeeperLocation, Lend, Sessions,
+    Adopted, Carrier, CommandChannel, CommandSender, HandOver, KeeperLocation, Sessions,
     command_channel, start_keeper,
 };
 use sojourn_ipc::Badge;
 use sojourn_ipc::Credentials;
 use sojourn_ipc::rt::{Caller, Descriptor};
 use sojourn_session::{
-    EventT, HopT, LendT, LocalNumber, OfferT, ProcessId, ReasonT, RerouteT, RouteT, SessionServer,
-    StreamNumber,
+    DelegateT, EventT, HopT, LocalNumber, OfferT, ProcessId, ReasonT, RerouteT, RouteT,
+    SessionServer, StreamNumber,
 };
 use sojourn_stream::Traffic;
 use std::net::SocketAddr;
@@ -159,7 +159,7 @@ impl Sessions for ServerSide {
         self.has_xdp && !matches!(self.network, Network::Driver(_))
     }
 
-    fn lend(&self) -> Lend {
+    fn hand_over(&self) -> HandOver {
         let Network::Driver(way) = self.network else { return Box::new(Ok) };
         let drivers = Drivers::new(way);
         Box::new(move |packets| drivers.hand(&packets))
@@ -207,7 +207,7 @@ impl Sessions for ServerSide {
         }
     }
 
-    fn delegate(&self, local: LocalNumber, terms: LendT) {
+    fn delegate(&self, local: LocalNumber, terms: DelegateT) {
         self.tell(local, CarrierMessage::Delegate(terms));
     }
 

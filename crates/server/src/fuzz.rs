@@ -302,8 +302,8 @@ fn carry(
         }
         18 => {
             let token = number(program);
-            let size = carry_wire::give_late_request_size(Forms::BODY, token, end).ok()?;
-            build(size, |writer| carry_wire::put_give_late_request(writer, token, end)).ok()
+            let size = carry_wire::give_in_transit_request_size(Forms::BODY, token, end).ok()?;
+            build(size, |writer| carry_wire::put_give_in_transit_request(writer, token, end)).ok()
         }
         _ => None,
     }

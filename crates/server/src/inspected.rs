@@ -10,6 +10,7 @@ use crate::key::Key;
 use crate::registry::Identity;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::net::sockopt;
 use sojourn_session::{Inode, KindT, ReasonT};
 use sojourn_wire::SocketCookie;
 
@@ -48,6 +49,21 @@ impl Inspected {
             _ => (None, None),
         };
         Self { seen, inode, is_packets, kept, _slow: slow }
+    }
+
+    /// Looks at an end like [`Inspected::at`], in a thread that must not wait. The last close of a
+    /// socket that lingers waits for its data (`SO_LINGER`, socket(7)), and the program may have
+    /// left that close to this process: so a thread of its own makes it.
+    pub(crate) fn at_once(end: OwnedFd, diag: &mut Diag) -> Self {
+        let lingers = sockopt::socket_linger(&end).is_ok_and(|limit| limit.is_some());
+        let last = if lingers { end.try_clone().ok() } else { None };
+        let inspected = Self::at(end, diag);
+        if let Some(last) = last {
+            let closing = std::thread::Builder::new().name("sojourn-close".into());
+            // Without a thread the socket is closed here.
+            let _ = closing.spawn(move || drop(last));
+        }
+        inspected
     }
 
     /// Looks at an end that the caller keeps.
@@ -173,6 +189,30 @@ impl Rest<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+    use std::time::{Duration, Instant};
+
+    /// Returns a socket whose closing waits for ten seconds, and its peer, which does not read.
+    fn lingering() -> (OwnedFd, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let peer = listener.accept().unwrap().0;
+        socket.set_nonblocking(true).unwrap();
+        while socket.write(&[0; 65536]).is_ok() {}
+        sockopt::set_socket_linger(&socket, Some(Duration::from_secs(10))).unwrap();
+        (socket.into(), peer)
+    }
+
+    #[test]
+    fn a_socket_that_lingers_does_not_hold_the_server_up() {
+        let mut diag = Diag::new(false).unwrap();
+        let (socket, _peer) = lingering();
+        let begun = Instant::now();
+        let inspected = Inspected::at_once(socket, &mut diag);
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        assert_ne!(inspected.inode, Inode::default());
+    }
 
     #[test]
     fn what_was_seen_travels() {

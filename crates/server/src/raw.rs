@@ -1,11 +1,12 @@
-//! The system calls for which there is no safe wrapper: socket options by number, and the network
-//! name space of a socket.
+//! The system calls for which there is no safe wrapper: about the network name space of a socket,
+//! and packet sockets.
 //!
-//! Not here: signal masks (`signals`).
+//! Not here: signal masks (`signals`), socket options by number (`sojourn_shm::sockopt`).
 #![allow(unsafe_code, reason = "system calls that rustix does not have")]
 
 use rustix::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use rustix::io::Errno;
+use sojourn_shm::sockopt::option;
 
 /// `linux/sockios.h`.
 const SIOCGSKNS: libc::c_ulong = 0x894C;
@@ -17,32 +18,13 @@ fn last_error() -> Errno {
     Errno::from_io_error(&error).unwrap_or(Errno::IO)
 }
 
-/// Reads an option of a socket. Returns the length that the kernel tells (bytes, for most options).
-///
-/// # Errors
-/// The kernel's.
-pub(crate) fn getsockopt(
-    fd: impl AsFd,
-    level: i32,
-    name: i32,
-    value: &mut [u8],
-) -> Result<usize, Errno> {
-    let mut len = value.len() as libc::socklen_t;
-    // SAFETY: `value` has `len` bytes, which the kernel writes at most.
-    let status = unsafe {
-        let fd = fd.as_fd().as_raw_fd();
-        libc::getsockopt(fd, level, name, value.as_mut_ptr().cast(), &raw mut len)
-    };
-    if status == 0 { Ok(len as usize) } else { Err(last_error()) }
-}
-
 /// Returns the number of a socket's network name space, which the kernel never gives out twice.
 ///
 /// # Errors
 /// The kernel's.
 pub(crate) fn netns_cookie(fd: impl AsFd) -> Result<u64, Errno> {
     let mut value = [0; 8];
-    match getsockopt(fd, libc::SOL_SOCKET, SO_NETNS_COOKIE, &mut value)? {
+    match option(fd, libc::SOL_SOCKET, SO_NETNS_COOKIE, &mut value)? {
         8 => Ok(u64::from_ne_bytes(value)),
         _ => Err(Errno::NOPROTOOPT),
     }
@@ -72,17 +54,6 @@ pub(crate) fn netns_of(fd: impl AsFd) -> Result<OwnedFd, Errno> {
         let fd = libc::ioctl(fd.as_fd().as_raw_fd(), SIOCGSKNS);
         if fd < 0 { Err(last_error()) } else { Ok(OwnedFd::from_raw_fd(fd)) }
     }
-}
-
-/// Sets an option of a socket, for tests.
-#[cfg(test)]
-pub(crate) fn setsockopt(fd: impl AsFd, level: i32, name: i32, value: &[u8]) -> Result<(), Errno> {
-    // SAFETY: the kernel reads `value` and no further.
-    let status = unsafe {
-        let fd = fd.as_fd().as_raw_fd();
-        libc::setsockopt(fd, level, name, value.as_ptr().cast(), value.len() as libc::socklen_t)
-    };
-    if status == 0 { Ok(()) } else { Err(last_error()) }
 }
 
 /// Binds a packet socket to the first interface, which is always there, for tests.

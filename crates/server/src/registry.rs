@@ -370,7 +370,7 @@ impl Registry {
 
     /// Takes the processes that do not collect their events: they are to be disconnected and then
     /// reported [gone](Self::gone).
-    pub fn take_late(&mut self, now_ms: u64) -> Vec<ClientId> {
+    pub fn take_unresponsive(&mut self, now_ms: u64) -> Vec<ClientId> {
         for (id, process) in &self.processes {
             let first = process.events.front().map_or(now_ms, |first| first.at_ms);
             if process.events.len() > EVENTS_SOME && now_ms.saturating_sub(first) > LATE_MS {

@@ -146,7 +146,7 @@ pub struct Rules {
 /// What follows from the work that is due now and then.
 pub struct Ticked {
     /// The clients that are to be disconnected because they do not collect their events.
-    pub late: Vec<ClientId>,
+    pub unresponsive: Vec<ClientId>,
     /// There is work in a second even if nothing else happens.
     pub again: bool,
 }
@@ -204,8 +204,8 @@ impl Sojournd {
         let mut state = self.lock();
         let State { registry, notifier, .. } = &mut *state;
         let now_ms = self.now_ms();
-        let late = registry.take_late(now_ms);
-        for id in &late {
+        let unresponsive = registry.take_unresponsive(now_ms);
+        for id in &unresponsive {
             registry.gone(*id, now_ms, &Memory);
             log::say(Level::Warn, format_args!("client {} does not collect its events", id.index));
         }
@@ -215,7 +215,7 @@ impl Sojournd {
             Inspector::Here(_) => false,
         };
         Self::ring(registry, notifier);
-        Ticked { late, again: are_ending || registry.has_events() }
+        Ticked { unresponsive, again: are_ending || registry.has_events() }
     }
 
     fn ring(registry: &mut Registry, notifier: &mut Notifier) {

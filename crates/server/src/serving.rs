@@ -147,8 +147,8 @@ pub(crate) fn serve(server: &mut Server, served: &Arc<Sojournd>, limit: Option<D
 /// Does what is due now and then; returns true if it is to be done again in a second even if
 /// nothing else happens.
 fn tick(server: &mut Server, served: &Sojournd) -> bool {
-    let Ticked { late, again } = served.tick();
-    late.into_iter().for_each(|client| server.expel(client, Reason::NoResources));
+    let Ticked { unresponsive, again } = served.tick();
+    unresponsive.into_iter().for_each(|client| server.expel(client, Reason::NoResources));
     again
 }
 

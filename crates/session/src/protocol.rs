@@ -5,6 +5,7 @@
 //! `docs/understand/protocol-server.md` first.
 
 pub mod address;
+pub mod answer;
 pub mod receiving;
 
 /// The suffix of a protocol server's address, behind that of its session server.

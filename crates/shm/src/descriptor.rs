@@ -4,7 +4,7 @@
 //! would: the file that is open there now, or `EBADF`. Not here: descriptors that the library owns
 //! ([`crate::MovableFd`]).
 
-use rustix::fd::{AsRawFd, BorrowedFd};
+use rustix::fd::BorrowedFd;
 use rustix::io::IoSlice;
 use rustix::ioctl::{Getter, Opcode, ioctl};
 
@@ -34,27 +34,6 @@ pub fn output_queue(fd: BorrowedFd<'_>) -> rustix::io::Result<u64> {
     Ok(u64::try_from(len).unwrap_or(0))
 }
 
-/// Reads a socket option (getsockopt(2)) into `value` and returns the number of bytes that the
-/// kernel wrote.
-///
-/// # Errors
-/// The kernel's.
-pub fn option(
-    socket: BorrowedFd<'_>,
-    level: i32,
-    name: i32,
-    value: &mut [u8],
-) -> rustix::io::Result<usize> {
-    let mut len = libc::socklen_t::try_from(value.len()).unwrap_or(libc::socklen_t::MAX);
-    // SAFETY: `value` has `len` bytes, which is the most that the kernel writes.
-    let status = unsafe {
-        let at = value.as_mut_ptr().cast();
-        libc::getsockopt(socket.as_raw_fd(), level, name, at, &raw mut len)
-    };
-    result(status.into())?;
-    Ok(len as usize)
-}
-
 /// Returns the result of a call of the C library's, which leaves the error in `errno`.
 pub(crate) fn result(status: i64) -> rustix::io::Result<i64> {
     if status < 0 {
@@ -62,16 +41,6 @@ pub(crate) fn result(status: i64) -> rustix::io::Result<i64> {
         return Err(rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO));
     }
     Ok(status)
-}
-
-/// Reads a socket option that is one number.
-///
-/// # Errors
-/// The kernel's.
-pub fn option_number(socket: BorrowedFd<'_>, level: i32, name: i32) -> rustix::io::Result<i32> {
-    let mut value = [0; 4];
-    option(socket, level, name, &mut value)?;
-    Ok(i32::from_ne_bytes(value))
 }
 
 /// Reads from a file straight into shared memory, at `offset` or at the file's position. Returns

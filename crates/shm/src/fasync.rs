@@ -238,7 +238,7 @@ mod tests {
         thread.join().unwrap();
         let mut all = Vec::new();
         loop {
-            // SAFETY: as above; `info` is filled if the call succeeds.
+            // SAFETY: `info` is filled if the call succeeds; nothing else is touched.
             unsafe {
                 let mut info = core::mem::zeroed::<[i32; 32]>();
                 let no_time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

@@ -46,6 +46,8 @@ pub mod pidfd;
 #[cfg(not(loom))]
 mod segment;
 #[cfg(not(loom))]
+pub mod sockopt;
+#[cfg(not(loom))]
 pub mod wait;
 
 #[cfg(not(loom))]

@@ -34,7 +34,7 @@ pub struct Mapping {
 // SAFETY: the mapping is memory, reached only through atomics and racy copies; any thread may do
 // so.
 unsafe impl Send for Mapping {}
-// SAFETY: as above; no method hands out a plain reference into it.
+// SAFETY: no method hands out a plain reference into the memory.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {

@@ -77,7 +77,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
     use super::*;
-    use crate::{Inbox, Layout};
+    use crate::{Inbox, Layout, SlotNumber};
     use rustix::event::{EventfdFlags, eventfd};
     use sojourn_shm::{Access, NewSegment, Segment};
     use std::io::IoSlice;
@@ -95,8 +95,8 @@ mod tests {
         let layout = Layout::new([8192, 0]).unwrap();
         let NewSegment { mapping, .. } =
             Segment::create("test", layout.len(), Access::ReadWrite).unwrap();
-        let peer = Stream::new(mapping, layout, 0, inbox(), 1).unwrap();
-        let own = peer.other_side(inbox(), 1).unwrap();
+        let peer = Stream::new(mapping, layout, 0, inbox(), SlotNumber(1)).unwrap();
+        let own = peer.other_side(inbox(), SlotNumber(1)).unwrap();
         own.consent();
         peer.use_ring();
         own.hear_arrivals(true);

@@ -9,7 +9,7 @@
 #![allow(clippy::unwrap_used, reason = "what fails here is what is looked for")]
 
 use crate::ring::Ring;
-use crate::{Bell, CONTROL_BYTES, Inbox, Layout, Stream, totals_in_header};
+use crate::{Bell, CONTROL_BYTES, Inbox, Layout, SlotNumber, Stream, totals_in_header};
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use rustix::event::{EventfdFlags, eventfd};
@@ -91,7 +91,7 @@ pub fn stream(bytes: &[u8]) {
     let peer = Peer(hostile);
     let map = || {
         let ours = segment.map(Access::ReadWrite).ok()?;
-        Stream::new(ours, layout, side, Arc::new(make_inbox()?.inbox), u32::from(first))
+        Stream::new(ours, layout, side, Arc::new(make_inbox()?.inbox), SlotNumber(u32::from(first)))
     };
     let Some(mut stream) = map() else { return };
     for _ in 0..STEPS_MAX {
@@ -207,14 +207,18 @@ pub fn way_home(bytes: &[u8]) {
     let peer = Peer(hostile);
     let Some(inbox) = make_inbox() else { return };
     let Ok(ours) = segment.map(Access::ReadWrite) else { return };
-    let Some(stream) = Stream::new(ours, layout, 0, Arc::new(inbox.inbox), 0) else { return };
+    let Some(stream) = Stream::new(ours, layout, 0, Arc::new(inbox.inbox), SlotNumber(0)) else {
+        return;
+    };
     stream.set_near([0, 1024][usize::from(program.byte() & 1)]);
     stream.consent();
     stream.use_ring();
     // Until then it has kept to the rules.
     let Ok(theirs) = segment.map(Access::ReadWrite) else { return };
     let Some(inbox) = make_inbox() else { return };
-    let Some(theirs) = Stream::new(theirs, layout, 1, Arc::new(inbox.inbox), 0) else { return };
+    let Some(theirs) = Stream::new(theirs, layout, 1, Arc::new(inbox.inbox), SlotNumber(0)) else {
+        return;
+    };
     theirs.use_ring();
     let _ = theirs.write(&[IoSlice::new(&[HONEST; RING][..length(&mut program) / 2])], 0);
     let mut written = 0;
@@ -341,11 +345,11 @@ pub fn inbox(bytes: &[u8]) {
             11 => inbox.withdraw(),
             12 => inbox.clear_event(),
             13 => {
-                inbox.post_ready(slot);
+                inbox.post_ready(SlotNumber(slot));
             }
-            14 => _ = inbox.post_attention(slot),
+            14 => _ = inbox.post_attention(SlotNumber(slot)),
             _ => {
-                inbox.post_own(slot % Inbox::SLOTS);
+                inbox.post_own(SlotNumber(slot % Inbox::SLOTS));
                 assert!(is_readable(&inbox), "our own word is never kept from us");
             }
         }
@@ -357,10 +361,10 @@ pub fn inbox(bytes: &[u8]) {
 /// Takes all bits: each names a slot there is, and once.
 fn take(inbox: &Inbox, attention: bool) {
     let mut last = None;
-    let mut found = |slot| {
+    let mut found = |slot: SlotNumber| {
         assert!(
-            slot < Inbox::SLOTS && last.is_none_or(|last| last < slot),
-            "{slot} after {last:?}"
+            slot.0 < Inbox::SLOTS && last.is_none_or(|last| last < slot),
+            "{slot:?} after {last:?}"
         );
         last = Some(slot);
     };

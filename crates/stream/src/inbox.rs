@@ -25,6 +25,7 @@ use crate::arrivals::Arrivals;
 use crate::bits::{Bits, SLOTS};
 use crate::doorbell::{Doorbell, LocalSleepers};
 use crate::event::Event;
+use crate::slot::SlotNumber;
 use core::ptr::NonNull;
 use rustix::fd::{AsFd as _, BorrowedFd};
 use sojourn_shm::deadline::now_ns;
@@ -55,7 +56,7 @@ pub struct Inbox {
 // SAFETY: `region` points into the mapping, which the inbox owns and which any thread may use; it
 // is only ever made a reference to atomics.
 unsafe impl Send for Inbox {}
-// SAFETY: as above.
+// SAFETY: `region` is only ever made a reference to atomics.
 unsafe impl Sync for Inbox {}
 
 impl Inbox {
@@ -109,10 +110,10 @@ impl Inbox {
 
     /// Marks `slot` as ready and wakes the owner if it sleeps; called by a peer. Returns true if it
     /// had to wake the owner. Slots that do not exist are ignored.
-    pub fn post_ready(&self, slot: u32) -> bool {
+    pub fn post_ready(&self, slot: SlotNumber) -> bool {
         let (region, now_ns) = (self.region(), now_ns());
-        region.arrivals.note(slot, now_ns);
-        region.ready.post(slot);
+        region.arrivals.note(slot.0, now_ns);
+        region.ready.post(slot.0);
         fault::point("stream.posted");
         let rings = region.doorbell.must_ring();
         if rings {
@@ -125,17 +126,17 @@ impl Inbox {
 
     /// Marks `slot` as ready, like [`Inbox::post_ready`]; called by the owner. It does not rely on
     /// a peer's word that the event is written: the peer can die between that word and the write.
-    pub fn post_own(&self, slot: u32) {
-        self.region().arrivals.note(slot, now_ns());
-        self.region().ready.post(slot);
+    pub fn post_own(&self, slot: SlotNumber) {
+        self.region().arrivals.note(slot.0, now_ns());
+        self.region().ready.post(slot.0);
         self.region().doorbell.force();
         self.ready.ring();
     }
 
     /// Marks `slot` as wanting attention, and tells the owner if that is news; called by a peer or
     /// by the owner. Returns true if it was news.
-    pub fn post_attention(&self, slot: u32) -> bool {
-        let is_news = self.region().attention.post(slot);
+    pub fn post_attention(&self, slot: SlotNumber) -> bool {
+        let is_news = self.region().attention.post(slot.0);
         if is_news {
             fault::point("stream.attention");
             self.attention.ring();
@@ -155,9 +156,9 @@ impl Inbox {
     /// The time is nanoseconds of `CLOCK_MONOTONIC` by the peer's word, or
     /// [`crate::arrivals::NO_TIME`]. The order of slots means nothing. A slot that was posted
     /// before another is missing only if the other was posted while this ran: then it is there now.
-    pub fn take_ready(&self, f: &mut dyn FnMut(u32, u64)) {
+    pub fn take_ready(&self, f: &mut dyn FnMut(SlotNumber, u64)) {
         let Region { ready, arrivals, .. } = self.region();
-        ready.take(&mut |slot| f(slot, arrivals.take(slot)));
+        ready.take(&mut |slot| f(SlotNumber(slot), arrivals.take(slot)));
     }
 
     /// Returns the time, by the peer's word, of the post for which the ready event was last
@@ -169,15 +170,15 @@ impl Inbox {
 
     /// Forgets the time of `slot`, which has a new peer that has posted nothing yet; called by the
     /// owner.
-    pub fn forget(&self, slot: u32) {
-        self.region().arrivals.take(slot);
+    pub fn forget(&self, slot: SlotNumber) {
+        self.region().arrivals.take(slot.0);
     }
 
     /// Takes the slots that want attention, after emptying the attention event; called by the
     /// owner.
-    pub fn take_attention(&self, f: &mut dyn FnMut(u32)) {
+    pub fn take_attention(&self, f: &mut dyn FnMut(SlotNumber)) {
         self.attention.clear();
-        self.region().attention.take(f);
+        self.region().attention.take(&mut |slot| f(SlotNumber(slot)));
     }
 
     /// Announces that this thread is about to sleep; called by the owner. The thread looks once

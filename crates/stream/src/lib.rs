@@ -45,6 +45,8 @@ mod lend;
 #[cfg(not(loom))]
 mod read;
 #[cfg(not(loom))]
+mod slot;
+#[cfg(not(loom))]
 mod stream;
 #[cfg(not(loom))]
 mod times;
@@ -66,6 +68,8 @@ pub use ledger::{FIGURES_WORDS, LEDGER_WORDS, Ledger};
 #[cfg(not(loom))]
 pub use lend::InPlace;
 pub use ring::Stop;
+#[cfg(not(loom))]
+pub use slot::SlotNumber;
 #[cfg(not(loom))]
 pub use stream::{Stream, Traffic};
 #[cfg(not(loom))]

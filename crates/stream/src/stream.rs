@@ -8,6 +8,7 @@ use crate::inbox::Inbox;
 use crate::layout::{Control, Layout};
 use crate::ledger::Ledger;
 use crate::ring::{Geometry, NEAR_MAX, Ring};
+use crate::slot::SlotNumber;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
@@ -49,7 +50,7 @@ pub struct Stream {
     /// The state of the writer's cork (`cork`); 0: none is in.
     pub(crate) cork: AtomicU32,
     pub(crate) peer_inbox: Arc<Inbox>,
-    pub(crate) peer_slot: u32,
+    pub(crate) peer_slot: SlotNumber,
     /// Memory that is not needed for now goes back to the kernel.
     pub(crate) gives_back: bool,
 }
@@ -57,7 +58,7 @@ pub struct Stream {
 // SAFETY: `control` points into `mapping`, which lives as long as the stream and which any thread
 // may use; it is only ever made a reference to atomics.
 unsafe impl Send for Stream {}
-// SAFETY: as above.
+// SAFETY: `control` is only ever made a reference to atomics.
 unsafe impl Sync for Stream {}
 
 /// The bytes that one side of a session has sent and received.
@@ -82,7 +83,7 @@ impl Stream {
         layout: Layout,
         side: usize,
         peer_inbox: Arc<Inbox>,
-        peer_slot: u32,
+        peer_slot: SlotNumber,
     ) -> Option<Self> {
         Self::on(Arc::new(mapping), layout, side, peer_inbox, peer_slot)
     }
@@ -94,7 +95,7 @@ impl Stream {
         layout: Layout,
         side: usize,
         peer_inbox: Arc<Inbox>,
-        peer_slot: u32,
+        peer_slot: SlotNumber,
     ) -> Option<Self> {
         let mut stream = Self::new(mapping, layout, side, peer_inbox, peer_slot)?;
         stream.is_observer = true;
@@ -107,7 +108,7 @@ impl Stream {
     /// Makes the view of the other side, on the same mapping, for a process that is both sides:
     /// memory that one side has touched is then warm for the other, too. As in [`Stream::new`],
     /// `inbox` and `slot` are those of the new view's peer.
-    pub fn other_side(&self, inbox: Arc<Inbox>, slot: u32) -> Option<Self> {
+    pub fn other_side(&self, inbox: Arc<Inbox>, slot: SlotNumber) -> Option<Self> {
         Self::on(Arc::clone(&self.mapping), self.layout, 1 - self.side, inbox, slot)
     }
 
@@ -116,7 +117,7 @@ impl Stream {
         layout: Layout,
         side: usize,
         peer_inbox: Arc<Inbox>,
-        peer_slot: u32,
+        peer_slot: SlotNumber,
     ) -> Option<Self> {
         if side > 1 || mapping.len() < layout.len() || mapping.access() != Access::ReadWrite {
             return None;

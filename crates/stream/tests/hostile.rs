@@ -7,7 +7,9 @@ mod common;
 
 use common::{Random, inbox, watchdog};
 use sojourn_shm::{Access, Mapping, NewSegment, Segment};
-use sojourn_stream::{Bell, CONTROL_BYTES, Inbox, Layout, Stop, Stream, totals_in_header};
+use sojourn_stream::{
+    Bell, CONTROL_BYTES, Inbox, Layout, SlotNumber, Stop, Stream, totals_in_header,
+};
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -100,7 +102,8 @@ fn world(side: usize) -> (Segment, Mapping, Stream) {
     let NewSegment { segment, mapping: hostile } =
         Segment::create("test", layout.len(), Access::ReadWrite).unwrap();
     let ours = segment.map(Access::ReadWrite).unwrap();
-    let stream = Stream::new(ours, layout, side, Arc::clone(&inbox()[1]), u32::MAX).unwrap();
+    let stream =
+        Stream::new(ours, layout, side, Arc::clone(&inbox()[1]), SlotNumber(u32::MAX)).unwrap();
     (segment, hostile, stream)
 }
 
@@ -125,7 +128,8 @@ fn random_words_before_each_operation_do_no_harm() {
                 // Mapped anew, over whatever lies there.
                 let layout = Layout::new([RING as u32; 2]).unwrap();
                 let ours = segment.map(Access::ReadWrite).unwrap();
-                stream = Stream::new(ours, layout, side, Arc::clone(&inbox()[1]), 1).unwrap();
+                stream = Stream::new(ours, layout, side, Arc::clone(&inbox()[1]), SlotNumber(1))
+                    .unwrap();
             }
             (0..3).for_each(|_| act(&stream, &mut random));
         }
@@ -185,7 +189,7 @@ fn what_a_wait_has_seen_is_true_of_the_leftovers() {
     let (segment, hostile, stream) = world(0);
     let layout = Layout::new([RING as u32; 2]).unwrap();
     let map = segment.map(Access::ReadWrite).unwrap();
-    let peer = Stream::new(map, layout, 1, Arc::clone(&inbox()[1]), 1).unwrap();
+    let peer = Stream::new(map, layout, 1, Arc::clone(&inbox()[1]), SlotNumber(1)).unwrap();
     let store = |at: usize, value: u64| {
         hostile.word64(at).unwrap().store(value, Ordering::Relaxed);
     };
@@ -210,7 +214,7 @@ fn what_a_wait_has_seen_is_checked() {
     let (segment, hostile, stream) = world(0);
     let layout = Layout::new([RING as u32; 2]).unwrap();
     let map = segment.map(Access::ReadWrite).unwrap();
-    let peer = Stream::new(map, layout, 1, Arc::clone(&inbox()[1]), 1).unwrap();
+    let peer = Stream::new(map, layout, 1, Arc::clone(&inbox()[1]), SlotNumber(1)).unwrap();
     peer.use_ring();
     peer.write(&[IoSlice::new(b"hello")], 1).unwrap();
     assert_eq!(stream.available(), Ok(5));
@@ -239,14 +243,14 @@ fn an_inbox_full_of_nonsense_names_only_slots_there_are() {
         random.next();
         let mut count = 0;
         owner.take_ready(&mut |slot, _| {
-            assert!(slot < Inbox::SLOTS);
+            assert!(slot.0 < Inbox::SLOTS);
             count += 1;
         });
-        owner.take_attention(&mut |slot| assert!(slot < Inbox::SLOTS));
+        owner.take_attention(&mut |slot| assert!(slot.0 < Inbox::SLOTS));
         assert!(count <= Inbox::SLOTS && !owner.has_ready());
         owner.clear_event();
-        owner.post_ready(Inbox::SLOTS);
-        owner.post_attention(u32::MAX);
+        owner.post_ready(SlotNumber(Inbox::SLOTS));
+        owner.post_attention(SlotNumber(u32::MAX));
         assert!(!owner.has_ready());
     }
 }

@@ -7,7 +7,7 @@ mod common;
 use common::{inbox, pair_with};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::BorrowedFd;
-use sojourn_stream::{Bell, Inbox};
+use sojourn_stream::{Bell, Inbox, SlotNumber};
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ fn is_readable(fd: BorrowedFd<'_>) -> bool {
 
 fn ready(inbox: &Inbox) -> Vec<u32> {
     let mut slots = vec![];
-    inbox.take_ready(&mut |slot, _| slots.push(slot));
+    inbox.take_ready(&mut |slot, _| slots.push(slot.0));
     slots
 }
 
@@ -26,23 +26,25 @@ fn ready(inbox: &Inbox) -> Vec<u32> {
 fn slots_come_out_once_in_ascending_order() {
     let [owner, peer] = inbox();
     let slots = [0, 63, 64, 4095, 4096, 40_000, Inbox::SLOTS - 1];
-    slots.iter().rev().for_each(|slot| assert!(!peer.post_ready(*slot), "nobody sleeps"));
-    peer.post_ready(64);
+    for slot in slots.iter().rev() {
+        assert!(!peer.post_ready(SlotNumber(*slot)), "nobody sleeps");
+    }
+    peer.post_ready(SlotNumber(64));
     assert!(owner.has_ready());
     assert_eq!(ready(&owner), slots);
     assert!(!owner.has_ready() && ready(&owner).is_empty());
-    (0..Inbox::SLOTS).for_each(|slot| _ = peer.post_ready(slot));
+    (0..Inbox::SLOTS).for_each(|slot| _ = peer.post_ready(SlotNumber(slot)));
     assert_eq!(ready(&owner).len(), Inbox::SLOTS as usize);
 }
 
 #[test]
 fn the_event_is_written_for_a_sleeper_and_stays_until_cleared() {
     let [owner, peer] = inbox();
-    peer.post_ready(1);
+    peer.post_ready(SlotNumber(1));
     assert!(!is_readable(owner.ready_fd()), "nobody sleeps");
     owner.announce();
-    peer.post_ready(2);
-    peer.post_ready(3);
+    peer.post_ready(SlotNumber(2));
+    peer.post_ready(SlotNumber(3));
     assert!(is_readable(owner.ready_fd()));
     owner.withdraw();
     assert_eq!(ready(&owner), [1, 2, 3]);
@@ -50,7 +52,7 @@ fn the_event_is_written_for_a_sleeper_and_stays_until_cleared() {
     owner.clear_event();
     assert!(!is_readable(owner.ready_fd()));
     // Cleared too early: it is raised again.
-    peer.post_ready(4);
+    peer.post_ready(SlotNumber(4));
     owner.clear_event();
     assert!(is_readable(owner.ready_fd()));
 }
@@ -61,32 +63,32 @@ fn the_owner_does_not_rely_on_a_peer_that_died_half_way() {
     owner.announce();
     // A peer that has said so but not written the event leaves it like this: written and read
     // again.
-    peer.post_ready(1);
+    peer.post_ready(SlotNumber(1));
     rustix::io::read(owner.ready_fd(), &mut [0; 8]).unwrap();
-    peer.post_ready(2);
+    peer.post_ready(SlotNumber(2));
     assert!(!is_readable(owner.ready_fd()));
-    owner.post_own(3);
+    owner.post_own(SlotNumber(3));
     assert!(is_readable(owner.ready_fd()));
 }
 
 #[test]
 fn attention_is_told_whether_or_not_anybody_sleeps() {
     let [owner, peer] = inbox();
-    peer.post_attention(9);
-    peer.post_attention(9);
+    peer.post_attention(SlotNumber(9));
+    peer.post_attention(SlotNumber(9));
     assert!(is_readable(owner.attention_fd()) && !is_readable(owner.ready_fd()));
     let mut slots = vec![];
-    owner.take_attention(&mut |slot| slots.push(slot));
+    owner.take_attention(&mut |slot| slots.push(slot.0));
     assert_eq!(slots, [9]);
     assert!(!is_readable(owner.attention_fd()));
-    peer.post_attention(9);
+    peer.post_attention(SlotNumber(9));
     assert!(is_readable(owner.attention_fd()));
 }
 
 #[test]
 fn a_stream_rings_through_the_inbox_once_for_each_announcement() {
     let (ours, theirs) = (inbox(), inbox());
-    let peers = [(Arc::clone(&theirs[1]), 70), (Arc::clone(&ours[1]), 5)];
+    let peers = [(Arc::clone(&theirs[1]), SlotNumber(70)), (Arc::clone(&ours[1]), SlotNumber(5))];
     let [a, b] = pair_with([4096, 4096], peers);
     a.use_ring();
     let write = || a.write(&[IoSlice::new(&[1; 1000])], 1).unwrap();
@@ -111,7 +113,7 @@ fn a_stream_rings_through_the_inbox_once_for_each_announcement() {
     assert_eq!(ready(&ours[0]), [5]);
     b.attention();
     let mut slots = vec![];
-    ours[0].take_attention(&mut |slot| slots.push(slot));
+    ours[0].take_attention(&mut |slot| slots.push(slot.0));
     assert_eq!(slots, [5]);
 }
 
@@ -124,8 +126,8 @@ fn an_event_that_blocks_holds_nobody_up() {
     let event = || rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
     let owner = Inbox::new(memory, event(), event()).unwrap();
     owner.clear_event();
-    owner.take_attention(&mut |slot| panic!("{slot}"));
-    owner.post_own(3);
+    owner.take_attention(&mut |slot| panic!("{slot:?}"));
+    owner.post_own(SlotNumber(3));
     assert!(is_readable(owner.ready_fd()));
     assert_eq!(ready(&owner), [3]);
     owner.clear_event();
@@ -144,22 +146,22 @@ fn an_owner_apart_hears_peers_and_itself_and_holds_up_nobody() {
     }
     for slot in [1, 2] {
         owner.announce();
-        assert!(peer.post_ready(slot));
+        assert!(peer.post_ready(SlotNumber(slot)));
         assert!(is_readable(owner.ready_fd()) && is_readable(owner.ready_fd()));
         owner.withdraw();
         assert_eq!(ready(&owner), [slot]);
         owner.clear_event();
         assert!(!is_readable(owner.ready_fd()));
-        peer.post_attention(slot);
+        peer.post_attention(SlotNumber(slot));
         assert!(is_readable(owner.attention_fd()) && !is_readable(owner.ready_fd()));
         assert_eq!(attention(&owner), [slot]);
         assert!(!is_readable(owner.attention_fd()));
-        owner.post_own(slot + 10);
+        owner.post_own(SlotNumber(slot + 10));
         assert!(is_readable(owner.ready_fd()));
         assert_eq!(ready(&owner), [slot + 10]);
         owner.clear_event();
         assert!(!is_readable(owner.ready_fd()));
-        assert!(owner.post_attention(slot + 20) && is_readable(owner.attention_fd()));
+        assert!(owner.post_attention(SlotNumber(slot + 20)) && is_readable(owner.attention_fd()));
         assert_eq!(attention(&owner), [slot + 20]);
     }
     // Peers take the event's counts, and have its reader wait: the owner does not read it.
@@ -167,7 +169,7 @@ fn an_owner_apart_hears_peers_and_itself_and_holds_up_nobody() {
     rustix::fs::fcntl_setfl(counters.ready_fd(), rustix::fs::OFlags::empty()).unwrap();
     owner.clear_event();
     owner.announce();
-    assert!(peer.post_ready(3) && is_readable(owner.ready_fd()));
+    assert!(peer.post_ready(SlotNumber(3)) && is_readable(owner.ready_fd()));
     assert_eq!(ready(&owner), [3]);
 }
 
@@ -197,7 +199,7 @@ fn apart() -> [Inbox; 3] {
 /// Returns the slots that want attention.
 fn attention(inbox: &Inbox) -> Vec<u32> {
     let mut slots = vec![];
-    inbox.take_attention(&mut |slot| slots.push(slot));
+    inbox.take_attention(&mut |slot| slots.push(slot.0));
     slots
 }
 
@@ -213,7 +215,7 @@ fn read(stream: &sojourn_stream::Stream, len: usize) -> usize {
 fn each_publication_is_heard_while_the_reader_wants_that() {
     let [of_a, to_a] = inbox();
     let [of_b, to_b] = inbox();
-    let [a, b] = pair_with([4096, 4096], [(to_b, 9), (to_a, 7)]);
+    let [a, b] = pair_with([4096, 4096], [(to_b, SlotNumber(9)), (to_a, SlotNumber(7))]);
     b.consent();
     a.use_ring();
     write(&a, 3);
@@ -251,7 +253,7 @@ fn each_publication_is_heard_while_the_reader_wants_that() {
 fn room_is_heard_of_from_what_was_wanted_on_until_it_is_forgotten() {
     let [of_a, to_a] = inbox();
     let [_, to_b] = inbox();
-    let [a, b] = pair_with([4096, 4096], [(to_b, 9), (to_a, 7)]);
+    let [a, b] = pair_with([4096, 4096], [(to_b, SlotNumber(9)), (to_a, SlotNumber(7))]);
     b.consent();
     a.use_ring();
     write(&a, 4096);

@@ -7,7 +7,7 @@ mod common;
 use common::{inbox, pair};
 use sojourn_shm::futex::Woken;
 use sojourn_shm::{Access, NewSegment, Segment};
-use sojourn_stream::{Bell, Layout, Stop, Stream, Traffic};
+use sojourn_stream::{Bell, Layout, SlotNumber, Stop, Stream, Traffic};
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,10 +88,10 @@ fn memory_goes_back_unless_the_peer_is_another_users() {
         let layout = Layout::new([8 << 20, 0]).unwrap();
         let NewSegment { segment, mapping: memory } =
             Segment::create("test", layout.len(), Access::ReadWrite).unwrap();
-        let a = Stream::new(memory, layout, 0, Arc::clone(&inbox()[1]), 7).unwrap();
+        let a = Stream::new(memory, layout, 0, Arc::clone(&inbox()[1]), SlotNumber(7)).unwrap();
         let a = if keeps { a.keeping_memory() } else { a };
         let mapping = segment.map(Access::ReadWrite).unwrap();
-        let b = Stream::new(mapping, layout, 1, Arc::clone(&inbox()[1]), 7).unwrap();
+        let b = Stream::new(mapping, layout, 1, Arc::clone(&inbox()[1]), SlotNumber(7)).unwrap();
         a.set_near(4096);
         a.use_ring();
         let (sent, mut room) = (vec![1; 6 << 20], vec![0; 6 << 20]);

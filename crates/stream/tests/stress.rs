@@ -8,7 +8,7 @@ mod common;
 
 use common::{Random, inbox, pair_with, watchdog};
 use rustix::event::{PollFd, PollFlags, poll};
-use sojourn_stream::{Bell, Inbox, Stop, Stream};
+use sojourn_stream::{Bell, Inbox, SlotNumber, Stop, Stream};
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::{Arc, Condvar, Mutex};
@@ -47,7 +47,7 @@ struct Side {
     inbox: Arc<Inbox>,
 }
 
-const SLOT: u32 = 4097;
+const SLOT: SlotNumber = SlotNumber(4097);
 
 impl Side {
     /// Freezes, and wakes everybody on both sides.
@@ -214,7 +214,7 @@ fn every_post_of_many_peers_is_seen() {
             let (peer, seen) = (Arc::clone(&peer), Arc::clone(&seen));
             std::thread::spawn(move || {
                 for round in 1..=ROUNDS {
-                    peer.post_ready(n * 21_845);
+                    peer.post_ready(SlotNumber(n * 21_845));
                     let mut counts = seen.0.lock().unwrap();
                     while counts[n as usize] < round {
                         counts = seen.1.wait(counts).unwrap();
@@ -231,12 +231,12 @@ fn every_post_of_many_peers_is_seen() {
                     let mut counts = seen.0.lock().unwrap();
                     let mut some = false;
                     owner.take_ready(&mut |slot, _| {
-                        counts[(slot / 21_845) as usize] += 1;
+                        counts[slot.index() / 21_845] += 1;
                         some = true;
                     });
                     if counts.iter().all(|count| *count >= ROUNDS) {
                         // The other sleeps on the event: raise it for good.
-                        owner.post_own(0);
+                        owner.post_own(SlotNumber(0));
                         seen.1.notify_all();
                         return;
                     }

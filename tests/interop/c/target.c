@@ -1,5 +1,6 @@
-/* The generated server of tests as a target of attacks: it serves until it is killed, by the loop that users' servers
- * run. Compiled with GENERATED naming the generated file, whose main() does the rest. */
+/* The generated server of tests as a target of attacks: it serves until it is killed, by the loop
+ * that users' servers run. Compiled with GENERATED naming the generated file, whose main() does the
+ * rest. */
 #define _GNU_SOURCE 1
 #include <sojourn/idl/random.h>
 

@@ -1,4 +1,5 @@
-/* waits ADDRESS: a connection that spins, and operations that wait in their own way. The server watches this process. */
+/* waits ADDRESS: a connection that spins, and operations that wait in their own way. The server
+ * watches this process. */
 #define _GNU_SOURCE 1
 #include "waits.h"
 

@@ -250,8 +250,8 @@ fn a_program_that_becomes_another() {
     let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let world = world(&link);
-    let script = sojourn_system::network::programs().join("net/heir.py");
-    let copy = world.folder().join("heir.py");
+    let script = sojourn_system::network::programs().join("net/exec.py");
+    let copy = world.folder().join("exec.py");
     std::fs::copy(script, &copy).unwrap();
     std::fs::set_permissions(&copy, PermissionsExt::from_mode(0o644)).unwrap();
     let port = next_port();

@@ -4,7 +4,7 @@
 //! Not here: the socket's calls (`import`), and the requests for a return (`home`, `attend`). Read
 //! the head of `carrier` and `docs/understand/moves.md` first.
 
-use super::numbers::{add_late, last_known};
+use super::numbers::{add_unexported, last_known};
 use super::out::restore_packets;
 use crate::carrier::Carrier;
 use crate::datagrams;
@@ -110,7 +110,7 @@ impl Carrier {
         let unknown = || FinalState { record: last_known(delegated), has_ended: false };
         let FinalState { mut record, has_ended } = known.unwrap_or_else(unknown);
         self.turn_deaf(key, delegated);
-        let has_ended = add_late(&mut record, delegated) || has_ended;
+        let has_ended = add_unexported(&mut record, delegated) || has_ended;
         let (mut links, mut unfiltered) = (Some(&mut self.links), self.unfiltered.as_mut());
         let mut hear = || {
             if let Some(links) = links.take() {

@@ -28,7 +28,7 @@ use sojourn_proto::record::SessionRecord;
 use sojourn_proto::time::Instant;
 use sojourn_pump::now;
 use sojourn_pump::sealed::pack;
-use sojourn_session::{HomeT, JoinT, LendT, LocalNumber, OfferT, ReasonT, StreamNumber};
+use sojourn_session::{DelegateT, HomeT, JoinT, LocalNumber, OfferT, ReasonT, StreamNumber};
 use sojourn_stream::Traffic;
 use sojourn_wire::{Protocol, SocketCookie};
 
@@ -313,7 +313,7 @@ impl Carrier {
         let ExportedSession { ticket, next_hop, record, sealed } = taken;
         let token = token();
         let fd_name = joined.fd_name(token, &ends, &ticket, next_hop.interface);
-        let Ticket { number: link, socket: packets, port, .. } = ticket;
+        let Ticket { link, socket: packets, port, .. } = ticket;
         let inbox = peer_inboxes.descriptors(ends.peer.inbox).unwrap_or_default();
         let kept = Kept { fd_name, region: joined.region, inbox, own: None };
         links.keeping.hold(&kept, ends.peer_process.as_fd(), Some(&socket), sealed.as_fd());
@@ -325,7 +325,16 @@ impl Carrier {
         let cookie = sockopt::socket_cookie(&socket).map_or(SocketCookie::NONE, SocketCookie);
         sessions.delegate(
             local,
-            LendT { local: 0, token: token.0, hop, link, packets, ring, xdp, record: sealed },
+            DelegateT {
+                local: 0,
+                token: token.0,
+                hop,
+                link: link.0,
+                packets,
+                ring,
+                xdp,
+                record: sealed,
+            },
         );
         Delegated {
             socket,
@@ -413,7 +422,7 @@ fn ask(waiting: &mut Waiting, at: Instant) {
 /// with another reset.
 pub(super) fn restore_packets(links: &mut Links, key: &Key, waiting: &mut Waiting) {
     if let Some(Redirection { ticket, next_hop, .. }) = waiting.turned.take() {
-        links.give_back(next_hop.interface, ticket.number, key);
+        links.give_back(next_hop.interface, ticket.link, key);
         // A socket that is not connected any more refuses this, and has been told.
         let _ = repair::probe(waiting.socket.as_fd());
     }

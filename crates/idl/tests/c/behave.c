@@ -1,4 +1,5 @@
-/* What generated C promises beyond values: context handles, faults, refusals, memory, direct and deferred calls. */
+/* What generated C promises beyond values: context handles, faults, refusals, memory, direct and
+ * deferred calls. */
 #define _GNU_SOURCE
 #include "local.h"
 
@@ -203,7 +204,8 @@ static bool is_in(const sj_arena *a, const void *p)
     return false;
 }
 
-/* Every parameter has its memory from where the ACF says, and the operation's where it says nothing. */
+/* Every parameter has its memory from where the ACF says, and the operation's where it says
+ * nothing. */
 static void check_apart(local_things_client *c)
 {
     char *name;
@@ -327,7 +329,8 @@ static void check_waiting(local_things_client *c)
     CHECK(is_wait(fake_waited, 1, 20) && is_as_before(c));
 }
 
-/* A message that breaks the rules, sent by hand. on_violation(fault): told so, and the connection lives on. */
+/* A message that breaks the rules, sent by hand. on_violation(fault): told so, and the connection
+ * lives on. */
 static void check_violation(local_things_client *c)
 {
     sj_out out;

@@ -1,8 +1,10 @@
-/* The functions of <sojourn/ipc.h> within one process: one client, one server, one message at a time.
+/* The functions of <sojourn/ipc.h> within one process: one client, one server, one message at a
+ * time.
  *
- * Lets generated code run without the transport. A client's and a server's program are compiled with their main()
- * renamed; this file's main() runs both. Memory is allocated to the byte, so that sanitizers see every overrun.
- * Not a model of the transport: no shared memory, no limits, nothing hostile. */
+ * Lets generated code run without the transport. A client's and a server's program are compiled
+ * with their main() renamed; this file's main() runs both. Memory is allocated to the byte, so that
+ * sanitizers see every overrun. Not a model of the transport: no shared memory, no limits, nothing
+ * hostile. */
 #define _GNU_SOURCE
 #include <sojourn/ipc.h>
 

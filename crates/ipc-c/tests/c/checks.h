@@ -1,4 +1,5 @@
-/* What the C tests share: a server that does as each operation says, and a client that checks what comes back. */
+/* What the C tests share: a server that does as each operation says, and a client that checks what
+ * comes back. */
 #ifndef CHECKS_H
 #define CHECKS_H
 

@@ -1,4 +1,5 @@
-/* Calls that are never answered: ADDRESS. A child calls, this process receives and forgets, gives up, or frees the handle. */
+/* Calls that are never answered: ADDRESS. A child calls, this process receives and forgets, gives
+ * up, or frees the handle. */
 #include "checks.h"
 
 #include <sys/wait.h>

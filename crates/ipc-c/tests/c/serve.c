@@ -196,15 +196,15 @@ static void start_misuse(state *s, sj_event *event, sj_out *out)
     CHECK(sj_item(&event->in, 16) == NULL && sj_take_fd(&event->in, 99) == -1);
 }
 
-typedef struct errand {
+typedef struct deferred_answer {
     sj_server *answerer;
     sj_token token;
     unsigned char body[8];
-} errand;
+} deferred_answer;
 
-static void *run_errand(void *argument)
+static void *run_deferred_answer(void *argument)
 {
-    errand *e = argument;
+    deferred_answer *e = argument;
     sj_event event;
     CHECK_STATUS(SJ_INVALID, sj_recv(e->answerer, 0, &event));
     answer(e->answerer, &e->token, e->body, sizeof e->body);
@@ -216,12 +216,12 @@ static void *run_errand(void *argument)
 static void answer_elsewhere(state *s, sj_event *event)
 {
     pthread_t thread;
-    errand *e = malloc(sizeof *e);
+    deferred_answer *e = malloc(sizeof *e);
     CHECK(e && event->in.body_len == sizeof e->body);
     CHECK_STATUS(SJ_OK, sj_answerer_new(s->endpoint, &e->answerer));
     e->token = event->token;
     memcpy(e->body, event->in.body, sizeof e->body);
-    CHECK(pthread_create(&thread, NULL, run_errand, e) == 0);
+    CHECK(pthread_create(&thread, NULL, run_deferred_answer, e) == 0);
     pthread_detach(thread);
 }
 

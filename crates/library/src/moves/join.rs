@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use sojourn_session::{JoinT, KindT, ProcessId, ReasonT, StreamNumber};
 use sojourn_shm::Mapping;
 use sojourn_shm::deadline::now_ns;
-use sojourn_stream::{Inbox, Layout, Stream, Traffic};
+use sojourn_stream::{Inbox, Layout, SlotNumber, Stream, Traffic};
 use std::sync::Arc;
 
 /// The parts that a join needs beside the offer.
@@ -37,7 +37,7 @@ pub(crate) struct Parts {
 pub(crate) fn view(join: &JoinT, region: Mapping, peer_inbox: Arc<Inbox>) -> Result<Stream, Errno> {
     let layout = Layout::new(join.ring_bytes).ok_or(Errno::INVAL)?;
     let side = usize::from(join.side);
-    Stream::new(region, layout, side, peer_inbox, join.peer.slot).ok_or(Errno::INVAL)
+    Stream::new(region, layout, side, peer_inbox, SlotNumber(join.peer.slot)).ok_or(Errno::INVAL)
 }
 
 impl Library {

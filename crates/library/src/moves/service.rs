@@ -18,7 +18,7 @@ use crate::session::{Facts, Session};
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use sojourn_session::{HomeT, LocalNumber, OfferT, ReasonT};
-use sojourn_stream::Inbox;
+use sojourn_stream::{Inbox, SlotNumber};
 use std::sync::Arc;
 
 /// How long a `fork` child waits until it has its part; after that the session goes home.
@@ -60,7 +60,7 @@ impl Library {
         session.set_wait(self.policy.wait());
         *lock(&session.facts) = Facts {
             local: offer.local,
-            place: Some(InboxPlace { inbox, slot: session.slot().number() }),
+            place: Some(InboxPlace { inbox, slot: SlotNumber(session.slot().number()) }),
             set: SetNumber::of_offer(offer.what.set),
             numbers: offer.numbers.clone(),
             ..Facts::default()

@@ -16,7 +16,7 @@ use crate::host::kernel::PollFd;
 use crate::host::lock::lock;
 use crate::io::sleep::Waited;
 use crate::process::library::Library;
-use crate::ready::pollers::Pollers;
+use crate::ready::pollers::{Pollers, interest_in};
 use crate::ready::set_call::ASK_INTERVAL_NS;
 use crate::session::Session;
 use crate::session::directions::RxPhase;
@@ -185,7 +185,7 @@ impl Polling<'_> {
                 places.elsewhere.push(polled.fd);
                 continue;
             };
-            places.interest |= 1 << (slot % 64);
+            places.interest |= interest_in(slot);
             places.has_delegated |= session.is_delegated();
             if places.inboxes.iter().any(|known| Arc::ptr_eq(known, &inbox)) {
                 continue;
@@ -321,8 +321,7 @@ impl Session {
         let PacketSleep { asked, packets, place, limit, ready } = sleep;
         let InboxPlace { inbox, slot } = place;
         let number = event.number();
-        let interest = 1 << (slot % 64);
-        pollers.sleeps(interest, event);
+        pollers.sleeps(interest_in(slot), event);
         inbox.announce();
         self.arm(asked & bit::INPUT != 0, asked & bit::OUTPUT != 0);
         let on = |fd| PollFd { fd, events: bit::IN as i16, revents: 0 };

@@ -7,7 +7,7 @@ use crate::host::kernel::PollFd;
 use crate::host::lock::lock;
 use sojourn_shm::MovableFd;
 use sojourn_shm::wait::Policy;
-use sojourn_stream::Inbox;
+use sojourn_stream::{Inbox, SlotNumber};
 use std::sync::{Arc, Mutex};
 
 /// The threads of the process that sleep in polls.
@@ -25,10 +25,16 @@ struct State {
 
 #[derive(Debug)]
 struct Sleeper {
-    /// The slots slept for: bit n stands for every slot that is n modulo 64.
+    /// The slots slept for: see [`interest_in`].
     interest: u64,
     event: MovableFd,
     is_nudged: bool,
+}
+
+/// Returns the bit that stands for a slot in a sleeper's interest: bit n is that of every slot that
+/// is n modulo 64.
+pub(crate) fn interest_in(slot: SlotNumber) -> u64 {
+    1 << (slot.0 % 64)
 }
 
 impl Pollers {
@@ -75,7 +81,7 @@ impl Pollers {
             if said.revents != 0 {
                 // Taking the bits hides them from the other sleepers, so these are nudged.
                 let mut bits = 0;
-                inbox.take_ready(&mut |slot, _| bits |= 1u64 << (slot % 64));
+                inbox.take_ready(&mut |slot, _| bits |= interest_in(slot));
                 state.nudge(bits);
                 inbox.clear_event();
             }

@@ -23,7 +23,7 @@ use crate::ready::set_state::State;
 use crate::ready::set_state::replace;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use rustix::io::Errno;
-use sojourn_stream::Inbox;
+use sojourn_stream::{Inbox, SlotNumber};
 use std::sync::{Arc, Mutex};
 
 /// One epoll set. Used again for another one after a close.
@@ -131,7 +131,7 @@ impl Set {
 
     /// Makes the session of `fd` answer from now on; its peers post to `slot` of `inbox`. Returns
     /// false if the set cannot take it.
-    pub(crate) fn join(&self, fd: i32, inbox: &Arc<Inbox>, slot: u32) -> bool {
+    pub(crate) fn join(&self, fd: i32, inbox: &Arc<Inbox>, slot: SlotNumber) -> bool {
         let mut state = lock(&self.state);
         let Some(found) = state.registrations.get(&fd).copied() else {
             // The program has taken the descriptor out: there is nothing to answer.

@@ -16,7 +16,7 @@ use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
 use sojourn_shm::wait::Wait;
 use sojourn_shm::{Access, NewSegment, Segment};
-use sojourn_stream::Inbox;
+use sojourn_stream::{Inbox, SlotNumber};
 use std::collections::HashMap;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(crate) const LONG: Duration = Duration::from_secs(20);
 pub(crate) struct Fake {
     pub(crate) end: UnixStream,
     pub(crate) peer: UnixStream,
-    pub(crate) slot: u32,
+    pub(crate) slot: SlotNumber,
     pub(crate) bytes: AtomicU32,
     pub(crate) is_full: AtomicBool,
     pub(crate) in_kernel: AtomicBool,
@@ -114,7 +114,7 @@ impl World {
             Fake {
                 end,
                 peer,
-                slot,
+                slot: SlotNumber(slot),
                 bytes: AtomicU32::new(0),
                 is_full: AtomicBool::new(false),
                 in_kernel: AtomicBool::new(false),
@@ -281,7 +281,7 @@ impl ReadinessSource for World {
 
     fn turn(&self) {
         if self.is_flooded.load(Ordering::SeqCst) {
-            self.inbox.post_ready(Inbox::SLOTS - 1);
+            self.inbox.post_ready(SlotNumber(Inbox::SLOTS - 1));
         }
     }
 

@@ -5,13 +5,14 @@
 
 use crate::host::epoll::bit;
 use crate::ready::set_readiness::{ReadinessSource, RingReadiness};
+use sojourn_stream::SlotNumber;
 
 /// A joined session in a set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Member {
     pub(crate) fd: i32,
     pub(crate) inbox: u32,
-    pub(crate) slot: u32,
+    pub(crate) slot: SlotNumber,
     pub(crate) events: u32,
     pub(crate) data: u64,
     pub(crate) is_listed: bool,

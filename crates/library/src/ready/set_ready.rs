@@ -27,6 +27,7 @@ use crate::host::epoll::{Interest, bit};
 use crate::ready::set_member::Member;
 use crate::ready::set_order::Round;
 use crate::ready::set_readiness::ReadinessSource;
+use sojourn_stream::SlotNumber;
 use std::collections::VecDeque;
 
 /// The members that have a slot in one inbox.
@@ -91,7 +92,7 @@ pub(crate) struct ReadyList {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PlaceInSet {
     pub(crate) inbox: usize,
-    pub(crate) slot: u32,
+    pub(crate) slot: SlotNumber,
 }
 
 impl ReadyList {
@@ -149,10 +150,10 @@ impl ReadyList {
             self.inboxes.resize(inbox + 1, Slots::default());
         }
         let slots = &mut self.inboxes[inbox];
-        if slots.members.len() <= slot as usize {
-            slots.members.resize(slot as usize + 1, 0);
+        if slots.members.len() <= slot.index() {
+            slots.members.resize(slot.index() + 1, 0);
         }
-        slots.members[slot as usize] = index + 1;
+        slots.members[slot.index()] = index + 1;
         (self.len, self.in_kernel) = (self.len + 1, self.in_kernel + 1);
         // There is room for each member, so that listing one never allocates.
         self.queue.reserve(self.members.len() - self.queue.len());
@@ -166,7 +167,7 @@ impl ReadyList {
         let member = &mut self.members[index as usize];
         let slots = &mut self.inboxes[member.inbox as usize];
         // The slot may be a newer member's by now.
-        if let Some(at) = slots.members.get_mut(member.slot as usize)
+        if let Some(at) = slots.members.get_mut(member.slot.index())
             && *at == index + 1
         {
             *at = 0;
@@ -201,10 +202,10 @@ impl ReadyList {
 
     /// Notes that a member's bell was rung, at the time that the peer says.
     /// [`ReadyList::list_rung`] comes next.
-    pub(crate) fn rang(&mut self, inbox: usize, slot: u32, at_ns: u64) {
+    pub(crate) fn rang(&mut self, inbox: usize, slot: SlotNumber, at_ns: u64) {
         let slots = self.inboxes.get(inbox);
         // The list never grows beyond the room that `add` has reserved, however often peers ring.
-        if let Some(index) = slots.and_then(|slots| slots.members.get(slot as usize))
+        if let Some(index) = slots.and_then(|slots| slots.members.get(slot.index()))
             && *index > 0
             && self.rung.len() < self.members.len()
         {

@@ -5,6 +5,7 @@ use crate::ready::set_readiness::ReadinessSource;
 use crate::ready::set_ready::ReadyList;
 use crate::ready::set_ready_tests::{Fakes, asked, collect, place, ring};
 use proptest::prelude::*;
+use sojourn_stream::SlotNumber;
 use std::collections::VecDeque;
 
 /// A step of a program, its peers or the kernel.
@@ -231,7 +232,7 @@ proptest! {
                 continue;
             }
             rung.sort_unstable();
-            rung.drain(..).for_each(|(fd, at_ns)| list.rang(0, fd as u32, at_ns));
+            rung.drain(..).for_each(|(fd, at_ns)| list.rang(0, SlotNumber(fd as u32), at_ns));
             list.list_rung(0, now);
             let mut told = vec![];
             for _ in 0..model.len() {

@@ -6,10 +6,11 @@ use crate::ready::set_order::{ReportedEvents, Round};
 use crate::ready::set_readiness::{ReadinessSource, RingReadiness};
 use crate::ready::set_ready::{PlaceInSet, ReadyList, ReadyMember};
 use core::cell::{Cell, RefCell};
+use sojourn_stream::SlotNumber;
 
 /// A place in the set's first inbox.
 pub(super) fn place(slot: u32) -> PlaceInSet {
-    PlaceInSet { inbox: 0, slot }
+    PlaceInSet { inbox: 0, slot: SlotNumber(slot) }
 }
 
 pub(super) fn asked(events: u32, data: u64) -> Interest {
@@ -127,7 +128,7 @@ pub(super) fn tell(
 
 /// A bell is rung.
 pub(super) fn ring(list: &mut ReadyList, slot: u32) {
-    list.rang(0, slot, 0);
+    list.rang(0, SlotNumber(slot), 0);
     list.list_rung(0, 0);
 }
 

@@ -10,6 +10,7 @@ use core::time::Duration;
 use rustix::fd::AsRawFd;
 use rustix::io::Errno;
 use sojourn_shm::wait::Wait;
+use sojourn_stream::SlotNumber;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::thread;
@@ -369,7 +370,7 @@ fn a_session_is_not_hidden_by_what_takes_all_the_room() {
     }
 }
 
-/// As above; a descriptor of the program's own is behind them.
+/// Tests the same room with a descriptor of the program's own behind such events.
 #[test]
 fn a_descriptor_is_not_hidden_by_what_takes_all_the_room() {
     let mut world = World::joined(8, Wait::Park, bit::RDHUP);
@@ -413,13 +414,13 @@ fn an_inbox_is_kept_as_long_as_a_session_has_it() {
     world.control(op::DEL, 1, 0).unwrap();
     assert_eq!(std::sync::Arc::strong_count(&world.inbox), others);
     world.control(op::ADD, 1, bit::IN).unwrap();
-    assert!(world.set.join(world.all[1].fd(), &world.inbox, 1));
+    assert!(world.set.join(world.all[1].fd(), &world.inbox, SlotNumber(1)));
     assert_eq!(std::sync::Arc::strong_count(&world.inbox), others);
     world.set.leave(world.all[0].fd());
     // More of them one after the other than a set can have at once.
     for _ in 0..40 {
         let inbox = crate::ready::set_fakes::inbox();
-        assert!(world.set.join(world.all[0].fd(), &inbox, 5));
+        assert!(world.set.join(world.all[0].fd(), &inbox, SlotNumber(5)));
         world.set.leave(world.all[0].fd());
     }
 }

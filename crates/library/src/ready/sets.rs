@@ -8,10 +8,10 @@
 //! after `fork` every existing set is the parent's, although nothing was changed.
 
 use crate::fds::entry::{FdEntry, mark};
+use crate::fds::pool::SlotPool;
 use crate::fds::slot::{SetNumber, Slot, SlotWord};
 use crate::host::epoll::{EpollEvent, Interest, control, op};
 use crate::host::kernel;
-use crate::host::lock::lock;
 use crate::process::engine::Engine;
 use crate::process::library::{Library, PerProcess};
 use crate::ready::pollers::Pollers;
@@ -22,7 +22,6 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use rustix::io::{Errno, FdFlags};
 use sojourn_session::ReasonT;
-use std::sync::{Mutex, OnceLock};
 
 mod members;
 mod source;
@@ -44,9 +43,7 @@ pub(crate) enum SetOf {
 /// The epoll sets of one process.
 #[derive(Debug)]
 pub(crate) struct Sets {
-    // FORK: one process's.
-    chunks: [OnceLock<Box<[PooledSet]>>; Sets::CHUNKS],
-    free: Mutex<Free>,
+    pool: SlotPool<PooledSet, 16>,
     /// The program closed a registered number while another number kept its description open, and
     /// with it the registration (epoll(7), "Questions and answers").
     has_left_behind: AtomicBool,
@@ -61,12 +58,6 @@ struct PooledSet {
     /// The set's descriptor has been duplicated, passed on, polled or put into another set, or a
     /// child uses it: the set cannot carry sessions.
     is_shared: AtomicBool,
-}
-
-#[derive(Debug, Default)]
-struct Free {
-    slots: Vec<Slot>,
-    made: u32,
 }
 
 /// A descriptor, seen as an epoll set.
@@ -87,39 +78,12 @@ struct OwnSet {
 }
 
 impl Sets {
-    const CHUNK: usize = 16;
-    const CHUNKS: usize = 1024;
-
     fn new() -> Box<Self> {
         Box::new(Self {
-            chunks: [const { OnceLock::new() }; Self::CHUNKS],
-            free: Mutex::default(),
+            pool: SlotPool::new(),
             has_left_behind: AtomicBool::new(false),
             pollers: Pollers::default(),
         })
-    }
-
-    fn at(&self, slot: Slot) -> Option<&PooledSet> {
-        let index = slot.index();
-        self.chunks.get(index / Self::CHUNK)?.get()?.get(index % Self::CHUNK)
-    }
-
-    /// Returns the slot of a set that is free.
-    fn take(&self) -> Option<Slot> {
-        let mut free = lock(&self.free);
-        let slot = free.slots.pop().unwrap_or(Slot::new(free.made));
-        let chunk = self.chunks.get(slot.index() / Self::CHUNK)?;
-        chunk.get_or_init(|| (0..Self::CHUNK).map(|_| PooledSet::default()).collect());
-        free.made = free.made.max(slot.number() + 1);
-        Some(slot)
-    }
-
-    fn give_back(&self, slot: Slot) {
-        lock(&self.free).slots.push(slot);
-    }
-
-    fn all(&self) -> impl Iterator<Item = &PooledSet> {
-        self.chunks.iter().filter_map(OnceLock::get).flatten()
     }
 }
 
@@ -136,8 +100,8 @@ impl Library {
         let (Some(entry), Some(sets)) = (self.table.entry(epfd), self.sets_or_new()) else {
             return;
         };
-        let Some(slot) = sets.take() else { return };
-        let Some(pooled) = sets.at(slot) else { return };
+        let Some(slot) = sets.pool.take(|_| PooledSet::default()) else { return };
+        let Some(pooled) = sets.pool.get(slot) else { return };
         pooled.set.open(epfd);
         // The slot may have been another set's.
         pooled.is_shared.store(false, Ordering::SeqCst);
@@ -264,12 +228,12 @@ impl Library {
     /// Returns true if there are sets that sessions can be in and that a child would inherit.
     pub(crate) fn has_sets(&self) -> bool {
         let is_usable = |pooled: &PooledSet| pooled.is_fit() && pooled.set.number().is_some();
-        self.sets().is_some_and(|sets| sets.all().any(is_usable))
+        self.sets().is_some_and(|sets| sets.pool.all().any(is_usable))
     }
 
     /// Leaves the set in that slot to the kernel, because a child uses it or is about to.
     pub(crate) fn set_used_by_child(&self, slot: Slot) {
-        if let Some(pooled) = self.sets().and_then(|sets| sets.at(slot)) {
+        if let Some(pooled) = self.sets().and_then(|sets| sets.pool.get(slot)) {
             self.share(pooled);
         }
     }
@@ -277,7 +241,8 @@ impl Library {
     /// Leaves all sets to the kernel.
     pub(crate) fn give_up_sets(&self) {
         if let Some(sets) = self.sets() {
-            sets.all()
+            sets.pool
+                .all()
                 .filter(|pooled| pooled.set.number().is_some())
                 .for_each(|pooled| self.share(pooled));
         }
@@ -301,7 +266,7 @@ impl Library {
     /// carry no sessions.
     pub(crate) fn sets_before_exec(&self) {
         let Some(sets) = self.sets() else { return };
-        for pooled in sets.all().filter(|pooled| !pooled.is_shared.load(Ordering::SeqCst)) {
+        for pooled in sets.pool.all().filter(|pooled| !pooled.is_shared.load(Ordering::SeqCst)) {
             let Some(epfd) = pooled.set.number() else { continue };
             let flags = kernel::at(epfd).and_then(rustix::io::fcntl_getfd);
             if flags.is_ok_and(|flags| !flags.contains(FdFlags::CLOEXEC)) {
@@ -329,7 +294,7 @@ impl Library {
 
     fn own_set(&self, word: SlotWord) -> Option<OwnSet> {
         let slot = self.own_slot(word)?;
-        Some(OwnSet { number: SetNumber::of_slot(slot), pooled: self.sets()?.at(slot)? })
+        Some(OwnSet { number: SetNumber::of_slot(slot), pooled: self.sets()?.pool.get(slot)? })
     }
 
     /// Returns true if the descriptor is a set that the library, here or in an ancestor, saw made.
@@ -407,7 +372,7 @@ impl Library {
             }
         }
         if let Some(slot) = self.own_slot(word) {
-            sets.give_back(slot);
+            sets.pool.give_back(slot);
         }
     }
 }

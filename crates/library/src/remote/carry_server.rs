@@ -135,7 +135,7 @@ impl CarryConnection {
             let Some(client) = &mut connections.client else { return };
             let Ok(file) = in_transit.pack() else { return };
             let client = client.with_deadline(Deadline::after(ANSWER_LIMIT));
-            let is_given = client.give_late(token.0, Some(file.as_fd())).is_ok();
+            let is_given = client.give_in_transit(token.0, Some(file.as_fd())).is_ok();
             connections.keep_if(is_given);
         });
     }

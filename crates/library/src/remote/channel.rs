@@ -9,6 +9,7 @@ use rustix::io::{Errno, IoSlice, IoSliceMut};
 use sojourn_ipc::rt::CallError;
 use sojourn_ipc::{Connection, Deadline};
 use sojourn_pump::ancillary::ControlMessages;
+use sojourn_session::protocol::answer;
 use sojourn_session::protocol::client::{
     AddressT, CONTROL_MAX, DATA_MAX, DONT_WAIT, PEEK, ProtocolClient, ProtocolReceiveFromOut,
     ProtocolSendOut,
@@ -150,12 +151,10 @@ pub(crate) fn accept(status: u32) -> Result<(), Failure> {
     }
 }
 
-/// Returns how many of `len` bytes the server has taken: of a connection that takes none now it has
-/// another answer, and a caller would try again for ever.
+/// Returns how many of `len` bytes the server has taken.
 fn taken(out: &ProtocolSendOut, len: usize) -> Result<usize, Failure> {
     accept(out.ret)?;
-    let sent = out.sent as usize;
-    if sent > len || sent == 0 && len > 0 { Err(Failure::Refused(Errno::BADMSG)) } else { Ok(sent) }
+    answer::taken(out.sent, len).ok_or(Failure::Refused(Errno::BADMSG))
 }
 
 /// Copies an answer's datagram to its room: control messages and bytes. Nothing of it is

@@ -4,7 +4,7 @@
 //! Not here: receiving it (`control::protocol`), and running its engine (`net`).
 
 use sojourn_proto::record::SessionRecord;
-use sojourn_session::LendT;
+use sojourn_session::DelegateT;
 use sojourn_shm::MovableFd;
 
 /// The sockets of an interface, in the program's table.
@@ -27,7 +27,7 @@ impl LinkSockets {
 /// A delegation whose descriptors have been dealt with.
 #[derive(Debug)]
 pub(crate) struct Delegation {
-    pub(crate) terms: LendT,
+    pub(crate) terms: DelegateT,
     pub(crate) record: Option<SessionRecord>,
     /// Descriptors of the delegation in the bell's socket.
     pub(crate) passed: usize,

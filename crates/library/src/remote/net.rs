@@ -36,7 +36,7 @@ use sojourn_proto::record::SessionRecord;
 use sojourn_proto::tcp::Limits;
 use sojourn_proto::time::Instant;
 use sojourn_pump::{Carried, InTransit, LinkAddresses, LinkHop, LinkId, Pump, now};
-use sojourn_session::{DelegationToken, HopT, LendT};
+use sojourn_session::{DelegateT, DelegationToken, HopT};
 use sojourn_shm::MovableFd;
 use sojourn_stream::Stream;
 use std::collections::HashMap;
@@ -95,8 +95,8 @@ struct Delegated {
 }
 
 impl Delegated {
-    fn of(terms: &LendT) -> Self {
-        Self { token: DelegationToken(terms.token), link: terms.link }
+    fn of(terms: &DelegateT) -> Self {
+        Self { token: DelegationToken(terms.token), link: LinkId(terms.link) }
     }
 }
 
@@ -200,7 +200,7 @@ impl Net {
             return false;
         }
         lock(&self.delegated).insert(session.slot(), Delegated::of(terms));
-        pump.insert(session.pump_number(), terms.link, carried, now());
+        pump.insert(session.pump_number(), LinkId(terms.link), carried, now());
         self.count.fetch_add(1, Ordering::SeqCst);
         crate::process::library::library().set_hears_packets(session, self.watch.packets());
         session.is_delegated.store(true, Ordering::SeqCst);

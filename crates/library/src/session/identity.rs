@@ -5,7 +5,7 @@
 
 use crate::fds::slot::Slot;
 use sojourn_pump::SessionNumber;
-use sojourn_stream::Inbox;
+use sojourn_stream::{Inbox, SlotNumber};
 use std::sync::Arc;
 
 /// One use of a session's slot. The slot of a session that has ended is used again, so whoever
@@ -24,7 +24,7 @@ impl From<Slot> for SessionNumber {
 #[derive(Clone, Debug)]
 pub(crate) struct InboxPlace {
     pub(crate) inbox: Arc<Inbox>,
-    pub(crate) slot: u32,
+    pub(crate) slot: SlotNumber,
 }
 
 impl InboxPlace {

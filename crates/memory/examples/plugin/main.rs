@@ -114,9 +114,9 @@ extern "C" fn translated(_id: Id, block: *mut c_void) {
     // SAFETY: the block is valid during the callback, and so are its instructions.
     let count = unsafe { qemu::qemu_plugin_tb_n_insns(block) };
     for number in 0..count {
-        // SAFETY: as above; the number is below the count.
+        // SAFETY: the block is valid during the callback; the number is below the count.
         let instruction = unsafe { qemu::qemu_plugin_tb_get_insn(block, number) };
-        // SAFETY: as above.
+        // SAFETY: the instruction is valid during the callback, as its block is.
         let (place, bytes, address) = unsafe {
             (
                 qemu::qemu_plugin_insn_haddr(instruction) as usize,

@@ -1,5 +1,5 @@
-/* The instructions by which a traced program says where it is (x86-64): loads of themselves. Outside
- * of a traced virtual machine they do nothing. See crates/memory/src/markers.rs. */
+/* The instructions by which a traced program says where it is (x86-64): loads of themselves.
+ * Outside of a traced virtual machine they do nothing. See crates/memory/src/markers.rs. */
 #ifndef SOJOURN_MARKERS_H
 #define SOJOURN_MARKERS_H
 

@@ -154,7 +154,7 @@ fn fill(pages: &[u64], planned: &[Planned], entry: u64) -> bool {
         unsafe { (one.trampoline as *mut [u8; TRAMPOLINE]).write(code) };
         if one.trampoline != one.target {
             let Some(way) = jump(one.target, one.trampoline) else { return false };
-            // SAFETY: as above.
+            // SAFETY: bytes of pages that were mapped a moment ago, for this.
             unsafe { (one.target as *mut [u8; JUMP_LEN]).write(way) };
         }
     }

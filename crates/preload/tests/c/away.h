@@ -1,4 +1,5 @@
-/* Tells a program by stdio that its sessions are away; after check.h. Programs that measure stacks have a way of their own. */
+/* Tells a program by stdio that its sessions are away; after check.h. Programs that measure stacks
+ * have a way of their own. */
 
 /* Counts the sessions and pipes that are away from the kernel. */
 static int is_away(void) {

@@ -1,7 +1,7 @@
 // What programs of a shell script do, each in a process of its own as the first calls of functions
 // that the preload library replaces, with arguments that work. `early NAME` does one, `early` all,
-// each in a new process. Prints what the calls answer. `first.c` calls all functions, with arguments
-// that they refuse.
+// each in a new process. Prints what the calls answer. `first.c` calls all functions, with
+// arguments that they refuse.
 
 #define _GNU_SOURCE
 #include <errno.h>
@@ -139,8 +139,8 @@ static void threads(void) {
     pthread_t thread;
     void *all;
     pthread_create(&thread, NULL, reader, NULL);
-    // Not an event that could be awaited: the thread is inside a system call. Too short a time makes
-    // the case weaker, and never wrong.
+    // Not an event that could be awaited: the thread is inside a system call. Too short a time
+    // makes the case weaker, and never wrong.
     usleep(1000);
     int ends[2];
     socketpair(AF_UNIX, SOCK_STREAM, 0, ends);

@@ -1,8 +1,8 @@
-/* A program that makes its own system calls for a session that is away: in itself (main), in a library
-   that it is linked with (needed), in one that it opens when the session is away (opened), and in a
-   file's code that it maps then (mapped); beside threads that do so all the time (storm), and where nothing can be
-   rewritten: written memory must not be executed (barred), or the program tests its own code (integrity).
-   `past WHERE FILE`. */
+/* A program that makes its own system calls for a session that is away: in itself (main), in a
+ * library that it is linked with (needed), in one that it opens when the session is away (opened),
+ * and in a file's code that it maps then (mapped); beside threads that do so all the time (storm),
+ * and where nothing can be rewritten: written memory must not be executed (barred), or the program
+ * tests its own code (integrity). `past WHERE FILE`. */
 #include "check.h"
 #include "past.h"
 
@@ -96,7 +96,8 @@ static void registers(void) {
     CHECK(ok == getpid() && flags_before == flags_after && !memcmp(values, after, sizeof values));
 }
 
-/* Calls in a row that are followed by the same bytes: what they jump to is as near as they are to each other. */
+/* Calls in a row that are followed by the same bytes: what they jump to is as near as they are to
+ * each other. */
 static void in_a_row(void) {
     long first, second, third;
     __asm__ volatile("mov $39, %%eax\n syscall\n .byte 0x48, 0x8d, 0x80, 0, 0, 0, 0\n mov %%rax, %%r8\n"

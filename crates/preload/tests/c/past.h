@@ -5,8 +5,8 @@
 static __attribute__((noinline)) long past(long number, long a, long b, long c, long d, long e, long f) {
     long result;
     register long r10 __asm__("r10") = d, r8 __asm__("r8") = e, r9 __asm__("r9") = f;
-    /* What follows a call chooses where it leads to when it is rewritten. This leads below the object,
-       where room is certain. */
+    /* What follows a call chooses where it leads to when it is rewritten. This leads below the
+     * object, where room is certain. */
     __asm__ volatile("syscall\n test %%rax, %%rax" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9) : "rcx", "r11", "memory", "cc");
     return result;
 }

@@ -1,6 +1,6 @@
 // Descriptor tables that are not the process's: threads that have one of their own, and children of
-// which only the C library knows; and limits of the table. Sessions are away when it begins. What is closed or replaced in one table stays open
-// in the other.
+// which only the C library knows; and limits of the table. Sessions are away when it begins. What
+// is closed or replaced in one table stays open in the other.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -29,8 +29,8 @@ impl Connection {
         }
         // An acknowledgement that was overtaken does not move `una`, but its SACK blocks may be
         // news.
-        let late = seg_ack < self.snd.una;
-        let window_changed = !late && self.update_window(segment, seg_ack);
+        let is_old = seg_ack < self.snd.una;
+        let window_changed = !is_old && self.update_window(segment, seg_ack);
         self.inform_recovery(now, segment, seg_ack.max(self.snd.una), window_changed);
         self.on_answer();
         None

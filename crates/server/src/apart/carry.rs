@@ -23,7 +23,7 @@ use sojourn_carrier::{Adopted, Carrier, Command, Commands, KeeperLocation, Sessi
 use sojourn_ipc::rt::{CallError, Descriptor};
 use sojourn_ipc::{Address, Connection, Deadline};
 use sojourn_session::{
-    CarrierClient, EventT, HopT, LendT, LocalNumber, OfferT, ReasonT, RouteT, StreamNumber,
+    CarrierClient, DelegateT, EventT, HopT, LocalNumber, OfferT, ReasonT, RouteT, StreamNumber,
     carrier_connect_options,
 };
 use sojourn_stream::Traffic;
@@ -319,8 +319,8 @@ impl Sessions for Apart {
         self.front().tell(|client| client.adopt(&seen, local.0, stream.0, side, region));
     }
 
-    fn delegate(&self, local: LocalNumber, terms: LendT) {
-        self.front().tell(|client| client.lend(local.0, &terms));
+    fn delegate(&self, local: LocalNumber, terms: DelegateT) {
+        self.front().tell(|client| client.delegate(local.0, &terms));
     }
 
     fn reroute(&self, local: LocalNumber, hop: HopT) {

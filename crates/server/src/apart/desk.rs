@@ -19,8 +19,8 @@ use sojourn_carrier::{
 use sojourn_ipc::rt::{self, Arrival, Caller, Descriptor, Fault, Served, Service};
 use sojourn_ipc::{Deadline, Endpoint, Server, ServerOptions};
 use sojourn_session::{
-    BackOrderT, CarrierNextOut, CarrierServer, CarrierService, DelegationToken, EventT,
-    FAULT_RESOURCES, HopT, InTransitOrderT, LendT, LocalNumber, OfferT, OrderT, ProcessId, ReasonT,
+    BackOrderT, CarrierNextOut, CarrierServer, CarrierService, DelegateT, DelegationToken, EventT,
+    FAULT_RESOURCES, HopT, InTransitOrderT, LocalNumber, OfferT, OrderT, ProcessId, ReasonT,
     RegisteredOrderT, RerouteT, RouteT, SessionServer, SocketOrderT, StreamNumber, WhereT,
 };
 use std::ffi::CStr;
@@ -184,7 +184,7 @@ impl CarrierServer for Work {
         orders.tell_count(sessions as usize);
     }
 
-    fn lend(&self, _: &Caller, local: u64, terms: &LendT) {
+    fn delegate(&self, _: &Caller, local: u64, terms: &DelegateT) {
         self.tell(LocalNumber(local), CarrierMessage::Delegate(terms.clone()));
     }
 

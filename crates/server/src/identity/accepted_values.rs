@@ -4,10 +4,10 @@
 //! listener. The table of `sojourn_options` has the options and values. Not here: options for which
 //! a value is not enough (`remote`, `datagram`).
 
-use crate::raw;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use sojourn_options::{AcceptedValue, Kind, SocketOption};
+use sojourn_shm::sockopt;
 
 /// Returns true if all options that keep sessions of that kind in the kernel have their accepted
 /// values. Those of IPv6 are looked at if `is_v6`.
@@ -19,7 +19,7 @@ pub(super) fn all(end: BorrowedFd<'_>, kind: Kind, is_v6: bool) -> bool {
 /// Returns true if an option has its accepted value, or does not exist here.
 fn is(end: BorrowedFd<'_>, option: &SocketOption) -> bool {
     let (level, number) = (option.level, option.number);
-    let get = |value: &mut [u8]| raw::getsockopt(end, level, number, value);
+    let get = |value: &mut [u8]| sockopt::option(end, level, number, value);
     let mut value = [0; 4];
     let is_accepted = match option.accepted {
         AcceptedValue::Rule(_) => return true,
@@ -51,12 +51,12 @@ fn is(end: BorrowedFd<'_>, option: &SocketOption) -> bool {
 /// session that is away, which is shown again to the next server. A program's own keeps the session
 /// in the kernel; of sessions with other hosts only the carrier knows whose it is.
 pub(super) fn has_filter_program(end: BorrowedFd<'_>) -> bool {
-    let filter = raw::getsockopt(end, libc::SOL_SOCKET, libc::SO_GET_FILTER, &mut []);
+    let filter = sockopt::option(end, libc::SOL_SOCKET, libc::SO_GET_FILTER, &mut []);
     filter == Err(Errno::ACCESS)
 }
 
 /// Returns true if an option is not 0.
 pub(super) fn is_set(end: BorrowedFd<'_>, level: i32, name: i32) -> bool {
     let mut value = [0; 4];
-    raw::getsockopt(end, level, name, &mut value).is_ok() && value != [0; 4]
+    sockopt::option(end, level, name, &mut value).is_ok() && value != [0; 4]
 }

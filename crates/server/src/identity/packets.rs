@@ -9,6 +9,7 @@ use super::diag::Diag;
 use crate::raw;
 use rustix::fd::BorrowedFd;
 use rustix::net::{AddressFamily, SocketType, sockopt};
+use sojourn_shm::sockopt::option;
 
 /// `SO_LOCK_FILTER` (`asm-generic/socket.h`).
 const SO_LOCK_FILTER: i32 = 44;
@@ -20,7 +21,7 @@ pub fn is_packets(end: BorrowedFd<'_>, diag: &Diag) -> bool {
     sockopt::socket_domain(end) == Ok(AddressFamily::PACKET)
         && sockopt::socket_type(end) == Ok(SocketType::RAW)
         && raw::netns_cookie(end) == Ok(diag.own.space)
-        && raw::getsockopt(end, libc::SOL_SOCKET, SO_LOCK_FILTER, &mut locked).is_ok()
+        && option(end, libc::SOL_SOCKET, SO_LOCK_FILTER, &mut locked).is_ok()
         && locked == [0; 4]
         && raw::is_unbound_packets(end)
 }
@@ -30,6 +31,7 @@ mod tests {
     use super::*;
     use rustix::fd::{AsFd, OwnedFd};
     use rustix::net::SocketFlags;
+    use sojourn_shm::sockopt::set_option;
 
     fn packets(kind: SocketType) -> Option<OwnedFd> {
         let flags = SocketFlags::CLOEXEC;
@@ -49,7 +51,7 @@ mod tests {
         };
         assert!(shows(&unbound));
         assert!(!shows(&packets(SocketType::DGRAM).unwrap()));
-        raw::setsockopt(&unbound, libc::SOL_SOCKET, SO_LOCK_FILTER, &1i32.to_ne_bytes()).unwrap();
+        set_option(&unbound, libc::SOL_SOCKET, SO_LOCK_FILTER, &1i32.to_ne_bytes()).unwrap();
         assert!(!shows(&unbound), "its filter cannot be taken away");
         let bound = packets(SocketType::RAW).unwrap();
         raw::bind_packets(&bound).unwrap();

@@ -7,11 +7,11 @@
 //! options that the engine obeys are in `sojourn_pump::options`.
 
 use super::accepted_values;
-use crate::raw;
 use rustix::fd::BorrowedFd;
 use rustix::net::{AddressFamily, sockopt};
 use sojourn_options::Kind;
 use sojourn_pump::tcp_info;
+use sojourn_shm::sockopt::option;
 
 /// Settings of the system that give every socket a behaviour that the engine does not have (like
 /// `TCP_NOTSENT_LOWAT` and `TCP_THIN_LINEAR_TIMEOUTS`, and looking for the path's MTU by trying),
@@ -49,14 +49,14 @@ fn is_v6(end: BorrowedFd<'_>) -> bool {
 /// but a socket that is put back into the kernel cannot be told.
 fn marks_congestion(end: BorrowedFd<'_>) -> bool {
     let mut info = [0; tcp_info::LEN];
-    raw::getsockopt(end, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info).is_ok()
+    option(end, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info).is_ok()
         && tcp_info::read(&info).options & tcp_info::ECN != 0
 }
 
 /// Returns an option's value; 0 for an option that this kernel does not have.
 fn number(end: BorrowedFd<'_>, level: i32, name: i32) -> i32 {
     let mut value = [0; 4];
-    let is_known = raw::getsockopt(end, level, name, &mut value).is_ok();
+    let is_known = option(end, level, name, &mut value).is_ok();
     if is_known { i32::from_ne_bytes(value) } else { 0 }
 }
 
@@ -74,7 +74,7 @@ fn priority_of(end: BorrowedFd<'_>) -> i32 {
 /// passes, too: for a program that has not chosen, the engine's nearest one will do.
 fn runs_here(end: BorrowedFd<'_>) -> bool {
     let mut name = [0; 16];
-    let Ok(len) = raw::getsockopt(end, libc::IPPROTO_TCP, libc::TCP_CONGESTION, &mut name) else {
+    let Ok(len) = option(end, libc::IPPROTO_TCP, libc::TCP_CONGESTION, &mut name) else {
         return false;
     };
     let name = &name[..len.min(name.len())];
@@ -89,6 +89,7 @@ fn runs_here(end: BorrowedFd<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sojourn_shm::sockopt::set_option;
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsFd;
 
@@ -96,7 +97,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         assert!(can_obey(client.as_fd()));
-        raw::setsockopt(&client, level, name, value).unwrap();
+        set_option(&client, level, name, value).unwrap();
         can_obey(client.as_fd())
     }
 
@@ -135,7 +136,7 @@ mod tests {
         };
         assert!(accepted());
         let hops = 1i32.to_ne_bytes();
-        raw::setsockopt(&listener, libc::IPPROTO_IPV6, 73, &hops).unwrap();
+        set_option(&listener, libc::IPPROTO_IPV6, 73, &hops).unwrap();
         assert!(!accepted(), "IPV6_MINHOPCOUNT");
     }
 

@@ -8,8 +8,8 @@
 
 use super::diag::{Diag, DiagError};
 use super::keys::tells_of_keys;
-use crate::raw;
 use rustix::fd::BorrowedFd;
+use sojourn_shm::sockopt::option;
 use std::net::SocketAddr;
 
 /// `TCP_AO_INFO` (`linux/tcp.h`): refused for a socket without keys. The kernel takes a longer
@@ -25,7 +25,7 @@ pub(super) fn is_signed(
     ends: [SocketAddr; 2],
     diag: &mut Diag,
 ) -> Result<bool, DiagError> {
-    if raw::getsockopt(end, libc::IPPROTO_TCP, AO_INFO, &mut [0; AO_INFO_LEN]).is_ok() {
+    if option(end, libc::IPPROTO_TCP, AO_INFO, &mut [0; AO_INFO_LEN]).is_ok() {
         return Ok(true);
     }
     let mut has_keys = false;

@@ -7,7 +7,6 @@ use super::addresses::canonical;
 use super::diag::{Diag, DiagError};
 use crate::holders::Object;
 use crate::key::Key;
-use crate::raw;
 use crate::registry::Identity;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::BorrowedFd;
@@ -15,6 +14,7 @@ use rustix::net::sockopt;
 use rustix::net::{AddressFamily, SocketAddrAny, SocketAddrUnix, SocketType};
 use sojourn_options::Kind;
 use sojourn_session::{Inode, KindT, ReasonT};
+use sojourn_shm::sockopt::option;
 use sojourn_wire::SocketCookie;
 use std::net::SocketAddr;
 
@@ -72,7 +72,7 @@ fn tcp(
     diag: &mut Diag,
 ) -> Result<Identity, ReasonT> {
     let mut info = [0; 8];
-    let state = raw::getsockopt(end, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info);
+    let state = option(end, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info);
     if state.is_err() || info[0] != ESTABLISHED {
         return Err(ReasonT::State);
     }
@@ -125,8 +125,8 @@ const SEGMENT: usize = 64 << 10;
 /// and in the receive buffer of the other, which grow by themselves.
 fn tcp_holds(end: BorrowedFd<'_>) -> [u32; 2] {
     let mut set = [0; 4];
-    let set = raw::getsockopt(end, libc::SOL_SOCKET, SO_BUF_LOCK, &mut set)
-        .map_or(0, |_| i32::from_ne_bytes(set));
+    let set =
+        option(end, libc::SOL_SOCKET, SO_BUF_LOCK, &mut set).map_or(0, |_| i32::from_ne_bytes(set));
     let send = sockopt::socket_send_buffer_size(end).unwrap_or(0);
     let receive = sockopt::socket_recv_buffer_size(end).unwrap_or(0);
     let grown = |size: usize, by_itself: usize, is_set: bool| {

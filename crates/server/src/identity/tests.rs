@@ -7,6 +7,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::FileType;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
+use sojourn_shm::sockopt::set_option;
 use sojourn_wire::SocketCookie;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -116,7 +117,7 @@ fn a_listener_is_not_taken_for_the_peer() {
     let port = listener.local_addr().unwrap().port();
     let repair = |socket: &OwnedFd, value: i32| {
         let value = value.to_ne_bytes();
-        raw::setsockopt(socket, libc::IPPROTO_TCP, libc::TCP_REPAIR, &value).unwrap();
+        set_option(socket, libc::IPPROTO_TCP, libc::TCP_REPAIR, &value).unwrap();
     };
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     repair(&socket, 1);
@@ -183,7 +184,7 @@ fn udp(address: SocketAddr, options: &[(i32, i32)]) -> UdpSocket {
     let domain = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = rustix::net::socket(domain, SocketType::DGRAM, None).unwrap();
     for (level, name) in options {
-        raw::setsockopt(&socket, *level, *name, &1i32.to_ne_bytes()).unwrap();
+        set_option(&socket, *level, *name, &1i32.to_ne_bytes()).unwrap();
     }
     rustix::net::bind(&socket, &address).unwrap();
     UdpSocket::from(socket)
@@ -305,23 +306,23 @@ fn options_that_only_the_kernel_honours_are_refused() {
     ] {
         let value = i32::to_ne_bytes(value);
         let (a, b) = unix();
-        let is_set = raw::setsockopt(&a, libc::SOL_SOCKET, name, &value).is_ok();
+        let is_set = set_option(&a, libc::SOL_SOCKET, name, &value).is_ok();
         assert_eq!(see(&a).is_err(), is_set, "option {name} of a Unix socket");
         assert!(!is_set || reason(&a) == ReasonT::Option);
         assert!(see(&b).is_ok());
         let (a, _b) = tcp("127.0.0.1:0");
-        let is_set = raw::setsockopt(&a, libc::SOL_SOCKET, name, &value).is_ok();
+        let is_set = set_option(&a, libc::SOL_SOCKET, name, &value).is_ok();
         assert_eq!(see(&a).is_err(), is_set, "option {name} of a TCP socket");
     }
     // A filter that lets everything pass: return 0xffff.
     let (a, _b) = tcp("127.0.0.1:0");
     let filter = libc::sock_filter { code: 6, jt: 0, jf: 0, k: 0xffff };
     let program = [1u64.to_ne_bytes(), (&raw const filter as u64).to_ne_bytes()].concat();
-    raw::setsockopt(&a, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program).unwrap();
+    set_option(&a, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program).unwrap();
     assert_eq!(reason(&a), ReasonT::Option);
     if rustix::process::geteuid().is_root() {
         let (a, _b) = tcp("127.0.0.1:0");
-        raw::setsockopt(&a, libc::IPPROTO_TCP, libc::TCP_REPAIR, &one).unwrap();
+        set_option(&a, libc::IPPROTO_TCP, libc::TCP_REPAIR, &one).unwrap();
         assert_eq!(reason(&a), ReasonT::Option);
     }
     let (a, _b) = unix();
@@ -437,7 +438,7 @@ fn elsewhere<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> Optio
 /// A connection of 10.9.9.1 with a host that does not exist, signed with a key or not.
 fn with_another_host(is_signed: bool) -> OwnedFd {
     let set = |socket: &OwnedFd, name: i32, value: &[u8]| {
-        raw::setsockopt(socket, libc::IPPROTO_TCP, name, value).unwrap();
+        set_option(socket, libc::IPPROTO_TCP, name, value).unwrap();
     };
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     if is_signed {

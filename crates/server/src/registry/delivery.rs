@@ -4,7 +4,7 @@
 
 use sojourn_ipc::rt::Descriptor;
 use sojourn_session::{
-    HomeT, InboxNumber, Inode, KindT, LendT, LocalNumber, ProcessId, ReasonT, RerouteT, RouteT,
+    DelegateT, HomeT, InboxNumber, Inode, KindT, LocalNumber, ProcessId, ReasonT, RerouteT, RouteT,
     StreamNumber,
 };
 
@@ -23,7 +23,7 @@ pub(super) enum Event {
 #[derive(Clone, Debug, PartialEq)]
 pub enum CarrierMessage {
     /// The library carries the session from now on.
-    Delegate(LendT),
+    Delegate(DelegateT),
     /// The route to the session's peer has changed.
     Reroute(RerouteT),
     /// The terms on which a UDP socket's session may send to an address.

@@ -2,9 +2,9 @@
 //!
 //! Apart from wishes of administrators an end has at most one join and one recall or refusal
 //! queued, so a queue is bounded by the number of ends that the process may offer; a process that
-//! offers and never collects is dropped ([`Registry::take_late`]). A message that has become stale
-//! in the queue (its session was left meanwhile) is passed over when its turn comes. Not here: the
-//! messages (`delivery`).
+//! offers and never collects is dropped ([`Registry::take_unresponsive`]). A message that has
+//! become stale in the queue (its session was left meanwhile) is passed over when its turn comes.
+//! Not here: the messages (`delivery`).
 
 use super::delivery::{CarrierMessage, Delivery, Event, InboxOut, JoinOut};
 use super::end::{EndId, State};

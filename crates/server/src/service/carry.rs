@@ -202,7 +202,7 @@ impl CarryServer for Sojournd {
         self.command_of(caller, back)
     }
 
-    fn give_late(
+    fn give_in_transit(
         &self,
         caller: &Caller,
         token: u64,

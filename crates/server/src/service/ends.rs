@@ -51,7 +51,7 @@ impl Sojournd {
             }
             Inspector::Here(diag) => {
                 let mut diag = diag.lock().unwrap_or_else(PoisonError::into_inner);
-                let inspected = Inspected::at(sent, &mut diag);
+                let inspected = Inspected::at_once(sent, &mut diag);
                 drop(diag);
                 then(self, Some(inspected));
             }

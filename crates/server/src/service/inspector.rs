@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 pub(super) enum Inspector {
     /// A process for each user looks, and the server does not wait for it.
     Apart { proxies: Arc<Proxies>, inspections: Arc<Inspections> },
-    /// The calling thread looks at once: for tests without processes.
+    /// The calling thread looks at once: in a server of one user's, whose programs could end it
+    /// anyhow, and in tests.
     Here(Box<Mutex<Diag>>),
 }

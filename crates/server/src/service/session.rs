@@ -120,7 +120,7 @@ impl SessionServer for Sojournd {
                 EventT::Wanted(WantedT { inode: inode.0, home })
             }
             Some(Delivery::CarrierMessage(what)) => match *what {
-                CarrierMessage::Delegate(terms) => EventT::Lend(terms),
+                CarrierMessage::Delegate(terms) => EventT::Delegate(terms),
                 CarrierMessage::Reroute(rerouted) => EventT::Rerouted(rerouted),
                 CarrierMessage::Route(route) => EventT::Route(route),
             },

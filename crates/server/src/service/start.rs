@@ -18,6 +18,7 @@ use crate::registry::{Limits, Registry};
 use crate::scanner;
 use rustix::fd::OwnedFd;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::process::Uid;
 use sojourn_session::ENDS_MAX;
 use std::sync::atomic::AtomicU8;
 use std::sync::mpsc::channel;
@@ -66,27 +67,8 @@ impl Sojournd {
         rules: Rules,
     ) -> Result<Arc<Self>, StartError> {
         let own_user = rules.own_user.unwrap_or_else(rustix::process::geteuid);
-        let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-        let files = files.map_or(usize::MAX, |files| files as usize);
-        let limits = Limits {
-            ends: ENDS_MAX as usize,
-            all_ends: ALL_ENDS,
-            descriptors: files.saturating_sub(RESERVE as usize),
-            watches: rules.watches.unwrap_or(usize::MAX),
-            carried: CARRIED_MAX,
-            own_user,
-            slots: SLOTS,
-            serves_everybody: rules.is_public,
-            joins_within: rules.joins_within,
-        };
-        let mut seed = [0; 4];
-        // Without randomness the clock is enough: the seed only keeps the numbers of different
-        // servers apart.
-        let is_random = rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty());
-        let clock = sojourn_ipc::now_ns() as u32;
-        let seed = if is_random == Ok(4) { u32::from_ne_bytes(seed) } else { clock };
         let state = State {
-            registry: Registry::new(limits, seed),
+            registry: Registry::new(limits(&rules, own_user), seed()),
             notifier: Notifier::new(own_user, rules.is_public),
             concerned: Concerned::default(),
         };
@@ -115,15 +97,9 @@ impl Sojournd {
             _life: life,
         });
         let weak = Arc::downgrade(&server);
-        std::thread::Builder::new()
-            .name("sojourn-scanner".into())
-            .spawn(move || scanner::work(&jobs, &weak, &scanners, &beat))
-            .map_err(StartError::Thread)?;
+        spawn("sojourn-scanner", move || scanner::work(&jobs, &weak, &scanners, &beat))?;
         let weak = Arc::downgrade(&server);
-        std::thread::Builder::new()
-            .name("sojourn-opens".into())
-            .spawn(move || opens::work(&weak, &watching, &end, &opens_beat))
-            .map_err(StartError::Thread)?;
+        spawn("sojourn-opens", move || opens::work(&weak, &watching, &end, &opens_beat))?;
         Ok(server)
     }
 }
@@ -140,4 +116,35 @@ fn life() -> std::io::Result<Life> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (lives, end) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
     Ok(Life { lives, end })
+}
+
+/// Returns what programs may have of a server with these rules.
+fn limits(rules: &Rules, own_user: Uid) -> Limits {
+    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let files = files.map_or(usize::MAX, |files| files as usize);
+    Limits {
+        ends: ENDS_MAX as usize,
+        all_ends: ALL_ENDS,
+        descriptors: files.saturating_sub(RESERVE as usize),
+        watches: rules.watches.unwrap_or(usize::MAX),
+        carried: CARRIED_MAX,
+        own_user,
+        slots: SLOTS,
+        serves_everybody: rules.is_public,
+        joins_within: rules.joins_within,
+    }
+}
+
+/// Returns a number that keeps the numbers of different servers apart, for which without randomness
+/// the clock is enough.
+fn seed() -> u32 {
+    let mut seed = [0; 4];
+    let is_random = rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty());
+    if is_random == Ok(4) { u32::from_ne_bytes(seed) } else { sojourn_ipc::now_ns() as u32 }
+}
+
+/// Runs one of the server's threads.
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), StartError> {
+    let thread = std::thread::Builder::new().name(name.into()).spawn(work);
+    thread.map(drop).map_err(StartError::Thread)
 }

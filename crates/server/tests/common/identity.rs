@@ -56,7 +56,7 @@ extern "C" fn go_on(heritage: *mut libc::c_void) -> libc::c_int {
 }
 
 /// Returns true if another program has become this one.
-pub(super) fn is_heir() -> bool {
+pub(super) fn is_executed() -> bool {
     std::env::var_os(CONNECTION).is_some()
 }
 

@@ -303,7 +303,7 @@ pub(crate) fn be_fake() {
     let doorbell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
     let mut fake =
         Fake { server, client: None, doorbell, ends: HashMap::new(), joins: HashMap::new() };
-    if identity::is_heir() {
+    if identity::is_executed() {
         // The answer to the command of the program before this one.
         send(&socket, "ok", None);
     }
@@ -511,8 +511,8 @@ impl Fake {
                 Ok(EventT::Refused(refusal)) => {
                     return format!("refused {} {}", refusal.local, refusal.reason.word());
                 }
-                Ok(EventT::Lend(_) | EventT::Rerouted(_) | EventT::Route(_)) => {
-                    return "lent".into();
+                Ok(EventT::Delegate(_) | EventT::Rerouted(_) | EventT::Route(_)) => {
+                    return "delegated".into();
                 }
                 Ok(EventT::Wanted(wanted)) => return format!("wanted {}", wanted.inode),
                 Err(error) => return format!("error {error}"),

@@ -89,7 +89,7 @@ fn lens() -> impl Iterator<Item = usize> {
 fn every_length_and_alignment_copies_exactly() {
     // SAFETY: `try_one` gives ranges within mappings that do not overlap.
     try_all(|source, target, len| unsafe { racy(source, target, len) }, lens());
-    // SAFETY: as above.
+    // SAFETY: `try_one` gives ranges within mappings that do not overlap.
     try_all(|source, target, len| unsafe { racy_to_far(source, target, len) }, lens());
 }
 
@@ -100,9 +100,9 @@ fn every_way_of_this_processor_copies_exactly() {
     let ways: [(Routine, Copy); 3] = [
         // SAFETY: as in the test above; only ways that are there are called.
         (Routine::Sse2, |s, t, len| unsafe { racy_by(Routine::Sse2, s, t, len) }),
-        // SAFETY: as above.
+        // SAFETY: only ways that are there are called, on ranges that do not overlap.
         (Routine::Avx2, |s, t, len| unsafe { racy_by(Routine::Avx2, s, t, len) }),
-        // SAFETY: as above.
+        // SAFETY: only ways that are there are called, on ranges that do not overlap.
         (Routine::Avx512, |s, t, len| unsafe { racy_by(Routine::Avx512, s, t, len) }),
     ];
     #[cfg(not(target_arch = "x86_64"))]

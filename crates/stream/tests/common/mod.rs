@@ -4,7 +4,7 @@
 
 use rustix::event::{EventfdFlags, eventfd};
 use sojourn_shm::{Access, NewSegment, Segment};
-use sojourn_stream::{Inbox, Layout, Stream};
+use sojourn_stream::{Inbox, Layout, SlotNumber, Stream};
 use std::sync::Arc;
 
 /// An inbox as seen by two parties: the owner and a peer.
@@ -25,11 +25,14 @@ pub(crate) fn inbox() -> [Arc<Inbox>; 2] {
 /// The two sides of a fresh stream, with inboxes nobody looks at.
 pub(crate) fn pair(ring_bytes: [u32; 2]) -> [Stream; 2] {
     let (one, two) = (inbox(), inbox());
-    pair_with(ring_bytes, [(Arc::clone(&two[1]), 7), (Arc::clone(&one[1]), 7)])
+    pair_with(
+        ring_bytes,
+        [(Arc::clone(&two[1]), SlotNumber(7)), (Arc::clone(&one[1]), SlotNumber(7))],
+    )
 }
 
 /// The two sides of a fresh stream; each with the inbox and slot of its peer.
-pub(crate) fn pair_with(ring_bytes: [u32; 2], peers: [(Arc<Inbox>, u32); 2]) -> [Stream; 2] {
+pub(crate) fn pair_with(ring_bytes: [u32; 2], peers: [(Arc<Inbox>, SlotNumber); 2]) -> [Stream; 2] {
     let layout = Layout::new(ring_bytes).unwrap();
     let NewSegment { segment, .. } =
         Segment::create("test", layout.len(), Access::ReadWrite).unwrap();

@@ -277,8 +277,8 @@ static void vectors(void) {
 #endif
 }
 
-/* The arithmetic flags, which the kernel preserves as well: a compiler may use them behind a call that
- * it knows to be one (`preserves_flags` in Rust). */
+/* The arithmetic flags, which the kernel preserves as well: a compiler may use them behind a call
+ * that it knows to be one (`preserves_flags` in Rust). */
 static void flags(void) {
 #ifdef __x86_64__
     static const uint64_t all[] = { 1 << 0, 1 << 2, 1 << 4, 1 << 6, 1 << 7, 1 << 11 };

@@ -130,8 +130,8 @@ static void *waits(void *unused) {
     return NULL;
 }
 
-/* Has the process use one processor: a thread that wakes another up is interrupted at once, so that what it has begun
- * is half done. */
+/* Has the process use one processor: a thread that wakes another up is interrupted at once, so that
+ * what it has begun is half done. */
 static void pin(void) {
     cpu_set_t one;
     CPU_ZERO(&one);
@@ -189,7 +189,8 @@ __attribute__((noinline)) static void waits_in(void) {
     else NEED(poll(NULL, 0, -1) == -1 && pause() == -1);
 }
 
-/* A handler sees what led to the call that it has interrupted: one that fails, and one that is restarted. */
+/* A handler sees what led to the call that it has interrupted: one that fails, and one that is
+ * restarted. */
 static void unwound(void) {
     for (way = 0; way < 2; way++) {
         struct sigaction action = { .sa_handler = looks, .sa_flags = way ? SA_RESTART : 0 };
@@ -243,10 +244,11 @@ static void small(void) {
     }
 }
 
-/* Waits once for a ring or for kernel AIO, with a mask that admits all. `way`: with a mask, with a structure that has a
- * mask, and with an operation that is submitted. */
+/* Waits once for a ring or for kernel AIO, with a mask that admits all. `way`: with a mask, with a
+ * structure that has a mask, and with an operation that is submitted. */
 static long waits_with(const sigset_t *mask) {
-    /* `struct io_uring_params` (io_uring_setup(2)); not every C library's compiler finds the kernel's headers. */
+    /* `struct io_uring_params` (io_uring_setup(2)); not every C library's compiler finds the
+     * kernel's headers. */
     static unsigned told[30];
     enum { WAITS = 1, IN_STRUCTURE = 8, TAIL = 11, ARRAY = 16, POLL = 6 };
     static long ring = -1;
@@ -302,8 +304,8 @@ static void fills(int signal) {
     count++;
 }
 
-/* Signals arrive anywhere in the calls of a handler that runs on the alternate stack, also between the program's stack
- * and the loader's. Their own handlers run below it. */
+/* Signals arrive anywhere in the calls of a handler that runs on the alternate stack, also between
+ * the program's stack and the loader's. Their own handlers run below it. */
 static void is_on_top(int signal) {
     volatile char own[FILLED];
     stack_t now;

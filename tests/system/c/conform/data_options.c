@@ -197,8 +197,8 @@ static void *receive_30(void *unused) {
     return NULL;
 }
 
-/* What a cork holds back comes when the cork is taken out, or after a while, to a reader that sleeps
- * meanwhile. */
+/* What a cork holds back comes when the cork is taken out, or after a while, to a reader that
+ * sleeps meanwhile. */
 CASE(corked, TCP, ALL_PHASES) {
     SAY(peer3(OP_OPTION, IPPROTO_TCP, TCP_CORK, 1));
     later(OP_SEND, 30);

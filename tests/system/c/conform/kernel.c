@@ -61,7 +61,8 @@ CASE(sendfile_nonblocking, OUT, ALL_PHASES) {
     HOLDS(peer(OP_RECV, sum) == sum);
 }
 
-/* Sources that are no regular files: most are refused, and of a socket a pipe takes what is there. */
+/* Sources that are no regular files: most are refused, and of a socket a pipe takes what is
+ * there. */
 CASE(sendfile_from_other_sources, OUT, ALL_PHASES) {
     int pair[2], ends[2], events = eventfd(3, EFD_CLOEXEC | EFD_NONBLOCK);
     int folder = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

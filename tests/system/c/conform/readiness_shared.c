@@ -1,5 +1,5 @@
-/* Epoll sets with several users: sets in sets, children, duplicates, threads that wait while another
- * thread changes the set. */
+/* Epoll sets with several users: sets in sets, children, duplicates, threads that wait while
+ * another thread changes the set. */
 #include "readiness.h"
 
 CASE(set_in_a_set, IN, ALL_PHASES) {

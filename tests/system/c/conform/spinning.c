@@ -1,6 +1,6 @@
-/* Cases in which a signal handler interrupts a call that spins: it waits for the same session itself,
- * or never returns. The program runs with `spin = always`, so that no thread sleeps.
- * Not here: handlers that interrupt a sleep (signals.c). */
+/* Cases in which a signal handler interrupts a call that spins: it waits for the same session
+ * itself, or never returns. The program runs with `spin = always`, so that no thread sleeps. Not
+ * here: handlers that interrupt a sleep (signals.c). */
 #include "conform.h"
 
 enum { JUMPS = 40, SOON_US = 1500 };

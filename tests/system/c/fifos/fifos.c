@@ -10,7 +10,7 @@
  *
  *   name=NAME    instead of `read` or `write`
  *   nonblock     sets O_NONBLOCK once PATH is open, and waits with poll
- *   child        once NAME.half is there, a child of fork writes records, too, from FIRST + 2^40 on,
+ *   child once NAME.half is there, a child of fork writes records, too, from FIRST + 2^40 on,
  *                or reads, too, into NAME-child.got
  *   twice        opens PATH twice, and sets O_NONBLOCK on the other descriptor before NAME.half
  *   ignore       ignores SIGPIPE, and prints `broken` where the end is told by EPIPE

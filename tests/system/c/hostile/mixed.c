@@ -10,12 +10,12 @@
  * epoll set, duplicates, children that use or inherit sessions, shutdowns, closes that linger. No
  * call may return more bytes than it was asked for, or write behind them.
  *
- * What the peer sends, at first and later, is below FIRST_OURS, and what the program sends to it
- * is not and counts up, so that each byte shows whose it is and where it belongs: the program
- * receives none of its own, nor of another session's, and the kernel has for the peer, once the
- * program is through, what the program has written, in that order. (Who says that it has not read
- * what it has read gets it once more.) What is looked at comes once more, and what an honest process
- * sends back is what it was sent.
+ * What the peer sends, at first and later, is below FIRST_OURS, and what the program sends to it is
+ * not and counts up, so that each byte shows whose it is and where it belongs: the program receives
+ * none of its own, nor of another session's, and the kernel has for the peer, once the program is
+ * through, what the program has written, in that order. (Who says that it has not read what it has
+ * read gets it once more.) What is looked at comes once more, and what an honest process sends back
+ * is what it was sent.
  *
  * The output is "away N", the number of regions that the peer has found, then "descriptors N",
  * "threads N", "memory N" (KiB) and "processor N" (ms): what the program has at the end beyond what

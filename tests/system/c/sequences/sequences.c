@@ -1,5 +1,6 @@
-/* `sequences SCRIPT OUT`: reads a script, makes its sessions, starts the actors A and B, and watches
- * them. `--actor N SCRIPT OUT` is an actor after exec, `--child` a program that an actor starts. See sequences.h. */
+/* `sequences SCRIPT OUT`: reads a script, makes its sessions, starts the actors A and B, and
+ * watches them. `--actor N SCRIPT OUT` is an actor after exec, `--child` a program that an actor
+ * starts. See sequences.h. */
 #include "sequences.h"
 #include <linux/futex.h>
 #include <sys/prctl.h>

@@ -4,9 +4,9 @@
  * A script (see the driver, src/sequences) first names sessions, then steps: `A read s0 100` has
  * actor A read 100 bytes from the descriptor in its slot 0. Slots stand for descriptors, so that a
  * script still means something without some of its steps. `A& read s0 100` goes on in the
- * background once A sleeps in the call, until A's next turn interrupts it. All actors map one file, which has whose
- * turn it is, their slots, and the transcript: one line for each step, without addresses and
- * process numbers. Not here: the comparison of transcripts (tests/sequences.rs). */
+ * background once A sleeps in the call, until A's next turn interrupts it. All actors map one file,
+ * which has whose turn it is, their slots, and the transcript: one line for each step, without
+ * addresses and process numbers. Not here: the comparison of transcripts (tests/sequences.rs). */
 #ifndef SEQUENCES_H
 #define SEQUENCES_H
 #define _GNU_SOURCE

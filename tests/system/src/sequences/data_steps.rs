@@ -1,6 +1,6 @@
 //! Steps that move bytes. Not here: what they are made with (`writer`).
 
-use super::model::{Held, Model, Slot, Way};
+use super::model::{Direction, Held, Model, Slot};
 use super::writer::{QUEUED_MAX, Writer};
 
 impl Writer {
@@ -8,14 +8,14 @@ impl Writer {
         let slot = self.model.slot(&mut self.random, actor, Model::writes);
         let Some(Slot { number, held }) = slot else { return };
         let mut amount = self.amount();
-        if let Some(way) = self.model.out(held) {
-            if way.is_full || way.queued + amount > QUEUED_MAX {
+        if let Some(direction) = self.model.out(held) {
+            if direction.is_full || direction.queued + amount > QUEUED_MAX {
                 amount = 0;
             }
-            if way.is_full {
+            if direction.is_full {
                 return;
             }
-            way.queued += amount;
+            direction.queued += amount;
         } else {
             amount = amount.min(300);
         }
@@ -55,7 +55,7 @@ impl Writer {
     pub(super) fn receive(&mut self, actor: usize) {
         let slot = self.model.slot(&mut self.random, actor, Model::reads);
         let Some(Slot { number, held }) = slot else { return };
-        if self.model.inward(held).is_some_and(|way| way.is_full) {
+        if self.model.inward(held).is_some_and(|direction| direction.is_full) {
             return self.drain(actor, Slot { number, held });
         }
         let amount = if self.random.percent(25) { 20_000 } else { self.amount() };
@@ -63,7 +63,7 @@ impl Writer {
         let may_wait = self.random.percent(15);
         let mut is_peek = false;
         let is_empty = match self.model.inward(held) {
-            Some(way) => way.queued == 0 && !way.is_full,
+            Some(direction) => direction.queued == 0 && !direction.is_full,
             None => true,
         };
         if is_empty && !may_wait && !is_socket {
@@ -99,10 +99,10 @@ impl Writer {
             _ => format!("recvmsg s{number} {amount} {flags} {parts} {room} s{into}"),
         };
         is_peek |= call >= 3 && more.contains("PEEK");
-        if let Some(way) = self.model.inward(held)
+        if let Some(direction) = self.model.inward(held)
             && !is_peek
         {
-            way.queued = way.queued.saturating_sub(amount);
+            direction.queued = direction.queued.saturating_sub(amount);
         }
         self.emit(actor, &step);
     }
@@ -110,12 +110,12 @@ impl Writer {
     pub(super) fn fill_or_drain(&mut self, actor: usize) {
         let Some(Slot { number, held }) = self.session(actor) else { return };
         let part = [1, 500, 4096, 10_000, 100_000][self.random.below(5)];
-        let is_full = self.model.inward(held).is_some_and(|way| way.is_full);
+        let is_full = self.model.inward(held).is_some_and(|direction| direction.is_full);
         if self.model.reads(held) && (is_full || self.random.percent(30)) {
             self.drain(actor, Slot { number, held });
         } else if self.model.writes(held) {
-            if let Some(way) = self.model.out(held) {
-                way.is_full = true;
+            if let Some(direction) = self.model.out(held) {
+                direction.is_full = true;
             }
             // Single bytes fill a TCP connection, and a pipe, only after very many calls.
             let part = match self.model.kind(held) {
@@ -128,8 +128,8 @@ impl Writer {
     }
 
     pub(super) fn drain(&mut self, actor: usize, slot: Slot) {
-        if let Some(way) = self.model.inward(slot.held) {
-            *way = Way::default();
+        if let Some(direction) = self.model.inward(slot.held) {
+            *direction = Direction::default();
         }
         let part = [500, 4096, 100_000][self.random.below(3)];
         self.emit(actor, &format!("drain s{} {part}", slot.number));
@@ -140,11 +140,12 @@ impl Writer {
         let to = self.model.slot(&mut self.random, actor, Model::writes);
         let (Some(from), Some(to)) = (from, to) else { return };
         let amount = self.amount().min(5000);
-        let kept = self.model.out(to.held).map(|way| (way.queued + amount, way.is_full));
+        let kept =
+            self.model.out(to.held).map(|direction| (direction.queued + amount, direction.is_full));
         if kept.is_some_and(|(queued, is_full)| is_full || queued > QUEUED_MAX) {
             return;
         }
-        if self.model.inward(from.held).is_some_and(|way| way.is_full) {
+        if self.model.inward(from.held).is_some_and(|direction| direction.is_full) {
             return;
         }
         let file = self.model.slot(&mut self.random, actor, |_, held| held == Held::File);
@@ -159,8 +160,8 @@ impl Writer {
             4 => format!("copy_file_range s{source} s{target} {amount}"),
             _ => format!("splice s{source} s{target} {amount} SPLICE_F_NONBLOCK"),
         };
-        if let Some(way) = self.model.out(to.held) {
-            way.queued += amount;
+        if let Some(direction) = self.model.out(to.held) {
+            direction.queued += amount;
         }
         self.emit(actor, &step);
     }

@@ -111,8 +111,8 @@ impl Writer {
         let Some(held) = slots.iter().find(|held| held.number == slot).map(|held| held.held) else {
             return false;
         };
-        self.model.out(held).is_some_and(|way| way.is_full)
-            || self.model.inward(held).is_some_and(|way| way.is_full)
+        self.model.out(held).is_some_and(|direction| direction.is_full)
+            || self.model.inward(held).is_some_and(|direction| direction.is_full)
     }
 
     pub(super) fn option(&mut self, actor: usize) {

@@ -24,11 +24,11 @@ impl Writer {
     fn writing(&mut self, actor: usize) -> Option<String> {
         let amount = self.amount().clamp(TOLD, 1000);
         let Slot { number, held } = self.model.slot(&mut self.random, actor, Model::writes)?;
-        if let Some(way) = self.model.out(held) {
-            if way.is_full || way.queued + amount > QUEUED_MAX {
+        if let Some(direction) = self.model.out(held) {
+            if direction.is_full || direction.queued + amount > QUEUED_MAX {
                 return None;
             }
-            way.queued += amount;
+            direction.queued += amount;
         }
         let other = self.any(actor);
         Some(match self.random.below(9) {
@@ -45,11 +45,11 @@ impl Writer {
 
     fn reading(&mut self, actor: usize) -> Option<String> {
         let Slot { number, held } = self.model.slot(&mut self.random, actor, Model::reads)?;
-        let way = self.model.inward(held)?;
-        if way.is_full {
+        let direction = self.model.inward(held)?;
+        if direction.is_full {
             return None;
         }
-        way.queued = way.queued.saturating_sub(8);
+        direction.queued = direction.queued.saturating_sub(8);
         Some(format!("fread s{number}"))
     }
 

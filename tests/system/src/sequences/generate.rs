@@ -4,7 +4,7 @@
 //! exactly; full sessions come about by the step `fillup` alone, which tells no amount, and until
 //! the step `drain` nothing is written there.
 
-use super::model::{ACTORS, Held, Model, Slot, Way};
+use super::model::{ACTORS, Direction, Held, Model, Slot};
 use super::script::Script;
 use super::writer::{Busy, EVENTS, KINDS, Profile, QUEUED_MAX, Writer};
 use crate::random::Random;
@@ -106,14 +106,17 @@ impl Writer {
         let set = self.model.slot(&mut self.random, actor, |_, held| held == Held::Set);
         let amount = self.amount().max(1);
         let step = match self.random.below(8) {
-            _ if self.model.inward(held).is_some_and(|way| way.is_full) => return,
+            _ if self.model.inward(held).is_some_and(|direction| direction.is_full) => return,
             0..=2 if self.model.reads(held) => format!("read s{number} {amount}"),
             3 if self.model.reads(held) && self.model.is_socket(held) => {
                 format!("recv s{number} {amount} MSG_WAITALL")
             }
             4 if self.model.writes(held) && !self.model.is_tcp(held) => {
-                let Some(way) = self.model.out(held).filter(|way| !way.is_full) else { return };
-                way.is_full = true;
+                let Some(direction) = self.model.out(held).filter(|direction| !direction.is_full)
+                else {
+                    return;
+                };
+                direction.is_full = true;
                 format!("write_much s{number} 400000")
             }
             5 | 6 if set.is_some() => {
@@ -140,13 +143,13 @@ impl Writer {
         let wanted = Held::End { session, side: 1 - side };
         let slot = self.model.slot(&mut self.random, other, |_, held| held == wanted);
         let Some(Slot { number, .. }) = slot else { return };
-        let way = self.model.ways[session][1 - side];
-        if self.model.writes(wanted) && !way.is_full && way.queued < QUEUED_MAX / 2 {
+        let direction = self.model.directions[session][1 - side];
+        if self.model.writes(wanted) && !direction.is_full && direction.queued < QUEUED_MAX / 2 {
             let amount = self.amount();
-            self.model.ways[session][1 - side].queued += amount;
+            self.model.directions[session][1 - side].queued += amount;
             self.emit(other, &format!("write s{number} {amount}"));
         } else if self.model.reads(wanted) && self.random.percent(50) {
-            self.model.ways[session][side] = Way::default();
+            self.model.directions[session][side] = Direction::default();
             self.emit(other, &format!("drain s{number} 10000"));
         }
     }

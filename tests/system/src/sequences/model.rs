@@ -28,7 +28,7 @@ pub(super) struct Slot {
 
 /// One direction of a session.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Way {
+pub(super) struct Direction {
     /// At most about so many bytes are on their way.
     pub(super) queued: u64,
     /// More is on its way than anybody knows.
@@ -50,7 +50,7 @@ pub(super) struct Model {
     pub(super) kinds: Vec<&'static str>,
     pub(super) actors: Vec<Actor>,
     /// By session, then by the side that writes.
-    pub(super) ways: Vec<[Way; 2]>,
+    pub(super) directions: Vec<[Direction; 2]>,
     next_slot: usize,
 }
 
@@ -66,8 +66,8 @@ impl Model {
             let slots = (0..kinds.len()).map(|number| Slot { number, held: held(number) });
             *actor = Actor { is_alive: true, slots: slots.collect(), side };
         }
-        let ways = vec![[Way::default(); 2]; kinds.len()];
-        Self { next_slot: kinds.len(), kinds, actors, ways }
+        let directions = vec![[Direction::default(); 2]; kinds.len()];
+        Self { next_slot: kinds.len(), kinds, actors, directions }
     }
 
     /// Returns a number for a new slot. Old ones are used again when there are no others.
@@ -141,14 +141,14 @@ impl Model {
     }
 
     /// The direction that a write to this goes.
-    pub(super) fn out(&mut self, held: Held) -> Option<&mut Way> {
+    pub(super) fn out(&mut self, held: Held) -> Option<&mut Direction> {
         let Held::End { session, side } = held else { return None };
-        Some(&mut self.ways[session][side])
+        Some(&mut self.directions[session][side])
     }
 
     /// The direction that a read from this takes from.
-    pub(super) fn inward(&mut self, held: Held) -> Option<&mut Way> {
+    pub(super) fn inward(&mut self, held: Held) -> Option<&mut Direction> {
         let Held::End { session, side } = held else { return None };
-        Some(&mut self.ways[session][1 - side])
+        Some(&mut self.directions[session][1 - side])
     }
 }

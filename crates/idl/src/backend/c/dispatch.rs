@@ -82,8 +82,8 @@ pub(super) fn by_switch(model: Model<'_>, interface: &Interface) -> Code {
             }
         }
 
-        /* Handles one event as sj_service_handle() does, calls of this interface by the switch. The service's router has
-         * this interface and no other. */
+        /* Handles one event as sj_service_handle() does, calls of this interface by the switch. The
+         * service's router has this interface and no other. */
         SJ_INLINE bool $name_handle(const $name_server *impl, sj_service *sj_s, sj_event *sj_x, sj_out *sj_o)
         {
             if (SJ_UNLIKELY(sj_x->kind != SJ_EVENT_CALL || sj_x->in.op >= $count))

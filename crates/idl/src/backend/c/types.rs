@@ -228,7 +228,8 @@ pub(super) fn conversions(model: Model<'_>) -> Code {
         Some(c!(
             "
 
-            /* Yours: $local <-> $name. What the wire value points to must live in the arena or for ever. */
+            /* Yours: $local <-> $name. What the wire value points to must live in the arena or for
+             * ever. */
             void $prefix_to_wire(const $local *local, $name *wire, sj_arena *arena);
             bool $prefix_from_wire(const $name *wire, $local *local, sj_arena *arena);
             void $prefix_free($local *local);

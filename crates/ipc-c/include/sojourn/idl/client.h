@@ -1,7 +1,8 @@
 /* sojourn/idl/client.h - the client's half of generated stubs.
  *
- * A stub is one interface of one server seen over one connection. Results that need memory live in the stub's own arena or in
- * the received message: until the next call on the same connection. Set `results` to an arena of yours to keep them longer.
+ * A stub is one interface of one server seen over one connection. Results that need memory live in
+ * the stub's own arena or in the received message: until the next call on the same connection. Set
+ * `results` to an arena of yours to keep them longer.
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 #ifndef SOJOURN_IDL_CLIENT_H
 #define SOJOURN_IDL_CLIENT_H
@@ -110,7 +111,8 @@ static inline sj_status sj_stub_send(sj_stub *s, sj_out *out, int64_t timeout_ns
     return sj_send(s->connection, out, sj_stub_deadline(s, timeout_ns));
 }
 
-/* The same for operations that wait in their own way, as in sj_wait; whatever comes of it, the connection waits as before then. */
+/* The same for operations that wait in their own way, as in sj_wait; whatever comes of it, the
+ * connection waits as before then. */
 static inline sj_status sj_stub_call_waiting(sj_stub *s, sj_out *out, int64_t timeout_ns, uint32_t wait, uint32_t spin_us)
 {
     const sj_wait own = {wait, spin_us};
@@ -170,7 +172,8 @@ static inline sj_status sj_stub_local(sj_stub *s, sj_outcome outcome)
     return SJ_FAULT;
 }
 
-/* comm_status and fault_status: the code goes where the interface says, the call itself succeeds. */
+/* comm_status and fault_status: the code goes where the interface says, the call itself
+ * succeeds. */
 static inline sj_status sj_stub_report(sj_stub *s, sj_status status, uint32_t *comm, uint32_t *fault)
 {
     if (status == SJ_FAULT && fault) {

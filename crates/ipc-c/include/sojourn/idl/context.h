@@ -1,7 +1,8 @@
 /* sojourn/idl/context.h - a server's table of context handles.
  *
- * A handle on the wire is generation << 32 | slot + 1. It belongs to one client and one kind; any other
- * use is the fault BadContext. When the client is gone its contexts are run down. One table per server handle (thread).
+ * A handle on the wire is generation << 32 | slot + 1. It belongs to one client and one kind; any
+ * other use is the fault BadContext. When the client is gone its contexts are run down. One table
+ * per server handle (thread).
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 #ifndef SOJOURN_IDL_CONTEXT_H
 #define SOJOURN_IDL_CONTEXT_H

@@ -1,7 +1,8 @@
 /* sojourn/idl/decode.h - taking a message apart.
  *
- * Works on the private copy of the body only, checks everything docs/reference/idl-wire.md lists, and cannot be told not to.
- * Functions answer false for a message that breaks the rules; sj_dec.fault says if it was something else.
+ * Works on the private copy of the body only, checks everything docs/reference/idl-wire.md lists,
+ * and cannot be told not to. Functions answer false for a message that breaks the rules;
+ * sj_dec.fault says if it was something else.
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 #ifndef SOJOURN_IDL_DECODE_H
 #define SOJOURN_IDL_DECODE_H
@@ -144,7 +145,8 @@ static inline bool sj_dec_object(sj_dec *d, size_t n, size_t size, const unsigne
     return gap == 0 || (sj_ld64(*at + room - 8) >> (8 * (8 - gap))) == 0;
 }
 
-/* The same without a decoder: the object of `bytes` (less than 2^62) that begins `pos` bytes into the body. */
+/* The same without a decoder: the object of `bytes` (less than 2^62) that begins `pos` bytes into
+ * the body. */
 static inline bool sj_short_object(const sj_in *in, size_t bytes, size_t *pos, const unsigned char **at)
 {
     size_t room = sj_pad8(bytes), gap = room - bytes;
@@ -232,7 +234,8 @@ static inline void *sj_dec_take(sj_dec *d, uint32_t form, size_t bytes, bool cop
     return p && sj_dec_take_into(d, form, p, bytes) ? p : NULL;
 }
 
-/* The elements of an array in form 2 or 3; *out stays as it is in form 1, becomes null in form 0. */
+/* The elements of an array in form 2 or 3; *out stays as it is in form 1, becomes null in form
+ * 0. */
 static inline bool sj_get_flat(sj_dec *d, const unsigned char *p, size_t size, bool copy, void **out)
 {
     uint32_t form = sj_ld32(p + 4);
@@ -265,7 +268,8 @@ static inline bool sj_get_elements(sj_dec *d, uint32_t n, size_t size, bool copy
     return *out != NULL;
 }
 
-/* The same for elements that go to memory there is: *to is where the first transmitted one belongs. */
+/* The same for elements that go to memory there is: *to is where the first transmitted one
+ * belongs. */
 static inline bool sj_fill_flat(sj_dec *d, const unsigned char *p, size_t size, void *to)
 {
     uint32_t form = sj_ld32(p + 4);

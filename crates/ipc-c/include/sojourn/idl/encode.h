@@ -1,7 +1,8 @@
 /* sojourn/idl/encode.h - building the body of a message.
  *
- * Two ways. Where the size is known beforehand (a plan), the body is written straight into the message; else it grows in a
- * private buffer that is copied into the message once. A body that the peer can read is written and never read back.
+ * Two ways. Where the size is known beforehand (a plan), the body is written straight into the
+ * message; else it grows in a private buffer that is copied into the message once. A body that the
+ * peer can read is written and never read back.
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 #ifndef SOJOURN_IDL_ENCODE_H
 #define SOJOURN_IDL_ENCODE_H

@@ -1,4 +1,5 @@
-/* sojourn/idl/random.h - random values for generated tests, exactly as docs/reference/idl-random.md says.
+/* sojourn/idl/random.h - random values for generated tests, exactly as docs/reference/idl-random.md
+ * says.
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 #ifndef SOJOURN_IDL_RANDOM_H
 #define SOJOURN_IDL_RANDOM_H

@@ -1,7 +1,9 @@
-/* sojourn/idl/server.h - the server's half of generated stubs: router, dispatch and the reply-and-wait loop.
+/* sojourn/idl/server.h - the server's half of generated stubs: router, dispatch and the
+ * reply-and-wait loop.
  *
- * A router holds the interfaces of one endpoint. A service is one server handle (thread) with its memory and its table of
- * context handles. sj_serve() receives, dispatches to the generated function of the interface, replies and waits for the next.
+ * A router holds the interfaces of one endpoint. A service is one server handle (thread) with its
+ * memory and its table of context handles. sj_serve() receives, dispatches to the generated
+ * function of the interface, replies and waits for the next.
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 #ifndef SOJOURN_IDL_SERVER_H
 #define SOJOURN_IDL_SERVER_H
@@ -176,7 +178,8 @@ static SJ_COLD void sj_service_hand_over(sj_service *s, const sj_enc *e)
     }
 }
 
-/* Descriptors of a reply are handed over: closed once it is sent, unless they came with the request. */
+/* Descriptors of a reply are handed over: closed once it is sent, unless they came with the
+ * request. */
 static inline void sj_service_attach(sj_service *s, const sj_enc *e, sj_out *out)
 {
     sj_enc_attach(e, out);
@@ -286,7 +289,8 @@ static inline bool sj_service_outcome(sj_service *s, sj_event *event, sj_outcome
     return false;
 }
 
-/* Handles one event. True: `out` is a reply to be sent by sj_reply() or sj_reply_wait(), then call sj_service_clean(). */
+/* Handles one event. True: `out` is a reply to be sent by sj_reply() or sj_reply_wait(), then call
+ * sj_service_clean(). */
 static inline bool sj_service_handle(sj_service *s, sj_event *event, sj_out *out)
 {
     if (SJ_UNLIKELY(event->kind > SJ_EVENT_SEND)) {
@@ -297,7 +301,8 @@ static inline bool sj_service_handle(sj_service *s, sj_event *event, sj_out *out
     return sj_service_outcome(s, event, sj_service_dispatch(s, event, out));
 }
 
-/* What handles an event in a loop: sj_service_handle() or the generated function of one interface. */
+/* What handles an event in a loop: sj_service_handle() or the generated function of one
+ * interface. */
 typedef bool (*sj_handle_fn)(const void *impl, sj_service *s, sj_event *event, sj_out *out);
 
 /* Receives, handles, replies, until the deadline, an error of the transport or `stop`. */

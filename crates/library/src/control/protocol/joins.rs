@@ -23,7 +23,7 @@ use sojourn_session::{
     InboxNumber, InboxSlot, JoinT, LocalNumber, ProcessId, ReasonT, StreamNumber,
 };
 use sojourn_shm::{Mapping, MovableFd, fault};
-use sojourn_stream::Inbox;
+use sojourn_stream::{Inbox, SlotNumber};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
@@ -67,7 +67,7 @@ impl Thread {
     /// Counts a session that has joined as a user of both inboxes and of its peer's process.
     fn hold_inboxes(&mut self, join: &JoinT, slot: Slot) {
         if let Some(inbox) = self.own_inboxes.get_mut(&own_of(join).inbox) {
-            inbox.slots.insert(join.own.slot, slot);
+            inbox.slots.insert(SlotNumber(join.own.slot), slot);
             inbox.uses += 1;
             inbox.allowance.joined();
         }
@@ -104,13 +104,12 @@ impl Thread {
         // Of a session with another host this process is both sides.
         let is_shared = own_inbox.is_apart() && !join.is_carried;
         let stream = if is_shared { stream.keeping_memory() } else { stream };
+        let slot = SlotNumber(own_slot.slot);
         // This process itself will run the engine of a session with another host, on the stream's
         // other side.
-        let other = join
-            .is_carried
-            .then(|| stream.other_side(Arc::clone(&own_inbox), join.own.slot))
-            .flatten();
-        let place = InboxPlace { inbox: own_inbox, slot: join.own.slot };
+        let other =
+            join.is_carried.then(|| stream.other_side(Arc::clone(&own_inbox), slot)).flatten();
+        let place = InboxPlace { inbox: own_inbox, slot };
         let parts = Parts { stream: Arc::new(stream), place, peer_pid };
         let session = self.library.join(self.engine, offer, join, &parts)?;
         self.hold_inboxes(join, session.slot());
@@ -230,7 +229,7 @@ impl Thread {
             let _ = epoll::delete(&self.kit.watched, fd);
         }
         if let Some(inbox) = self.own_inboxes.get_mut(&joined.own.inbox) {
-            inbox.slots.remove(&joined.own.slot);
+            inbox.slots.remove(&SlotNumber(joined.own.slot));
         }
         Some(joined)
     }

@@ -156,7 +156,7 @@ impl Thread {
                     self.decline(&offer);
                 }
             }
-            EventT::None | EventT::Join(_) | EventT::Lend(_) => {}
+            EventT::None | EventT::Join(_) | EventT::Delegate(_) => {}
         }
     }
 
@@ -192,13 +192,14 @@ fn has_delegation(messages: &VecDeque<ServerMessage>, local: LocalNumber) -> boo
 mod tests {
     use super::*;
     use sojourn_ipc::rt::Descriptor;
-    use sojourn_session::{HopT, LendT, RingT};
+    use sojourn_session::{DelegateT, HopT, RingT};
 
     fn delegation(local: LocalNumber) -> ServerMessage {
         let hop = HopT { is_cut: false, has_addresses: false, own: [0; 6], next: [0; 6], mtu: 0 };
         let ring = RingT { slot_len: 0, slots: 0 };
         let [packets, xdp, record] = [const { Descriptor::NONE }; 3];
-        let terms = LendT { local: local.0, token: 1, hop, link: 1, packets, ring, xdp, record };
+        let terms =
+            DelegateT { local: local.0, token: 1, hop, link: 1, packets, ring, xdp, record };
         ServerMessage::Delegate(Box::new(Delegation { terms, record: None, passed: 1 }))
     }
 

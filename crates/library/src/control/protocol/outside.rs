@@ -27,7 +27,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::Pid;
 use sojourn_ipc::{Connection, Deadline, rt};
 use sojourn_session::{
-    EventT, InboxT, JoinT, LendT, ProcessId, SessionClient, session_connect_options,
+    DelegateT, EventT, InboxT, JoinT, ProcessId, SessionClient, session_connect_options,
 };
 use sojourn_shm::aside::{Aside, keep_only};
 use sojourn_shm::fasync::{Event, Owner, Sender};
@@ -258,7 +258,7 @@ impl Outside {
         match client.with_deadline(Deadline::after(ANSWER_LIMIT)).next() {
             Ok(EventT::None) => ServerMessage::Nothing,
             Ok(EventT::Join(join)) => ServerMessage::Join(Box::new(self.bring(join, mapped))),
-            Ok(EventT::Lend(terms)) => {
+            Ok(EventT::Delegate(terms)) => {
                 ServerMessage::Delegate(Box::new(self.open_delegation(terms)))
             }
             Ok(other) => ServerMessage::Event(other),
@@ -293,7 +293,7 @@ impl Outside {
         PreparedJoin { join, region, own, peer, peer_pid, passed }
     }
 
-    fn open_delegation(&self, mut terms: LendT) -> Delegation {
+    fn open_delegation(&self, mut terms: DelegateT) -> Delegation {
         let record = take(&mut terms.record)
             .filter(|file| has_room(RECORD_COPIES * len_of(file)))
             .and_then(|file| sojourn_pump::sealed::open(file).ok());

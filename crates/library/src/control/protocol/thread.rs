@@ -17,7 +17,7 @@ use rustix::process::Pid;
 use sojourn_ipc::Deadline;
 use sojourn_session::{InboxNumber, LocalNumber, ProcessId};
 use sojourn_shm::aside::Aside;
-use sojourn_stream::Inbox;
+use sojourn_stream::{Inbox, SlotNumber};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
@@ -32,7 +32,7 @@ pub(super) struct OwnInbox {
     pub(super) number: u64,
     pub(super) inbox: Arc<Inbox>,
     /// Slot in the inbox → slot of the session.
-    pub(super) slots: HashMap<u32, Slot>,
+    pub(super) slots: HashMap<SlotNumber, Slot>,
     /// Sessions that use the inbox, as the server counts them.
     pub(super) uses: usize,
     pub(super) allowance: Allowance,

@@ -68,7 +68,7 @@ impl Library {
     /// Has the session's set report packets, because this process runs the session's engine now.
     pub(crate) fn set_hears_packets(&self, session: &Session, packets: i32) {
         let slot = session.set().slot();
-        if let Some(pooled) = slot.and_then(|slot| self.sets()?.at(slot)) {
+        if let Some(pooled) = slot.and_then(|slot| self.sets()?.pool.get(slot)) {
             pooled.set.notify_on_packets(packets);
         }
     }
@@ -133,7 +133,7 @@ impl Library {
             sets.has_left_behind.store(true, Ordering::SeqCst);
         }
         if is_several {
-            sets.all().for_each(|pooled| pooled.set.closed(fd, holder));
+            sets.pool.all().for_each(|pooled| pooled.set.closed(fd, holder));
         } else if let Some(OwnSet { pooled, .. }) = word.and_then(|word| self.own_set(word)) {
             pooled.set.closed(fd, holder);
         }
@@ -241,7 +241,7 @@ mod tests {
         set.change(op::DEL, fd, 0).unwrap();
         assert!(pair.join([(inbox(), id), (common_inbox(), SetNumber::NONE)]));
         pair.warm_up();
-        let pooled = library().sets().unwrap().at(id.slot().unwrap()).unwrap();
+        let pooled = library().sets().unwrap().pool.get(id.slot().unwrap()).unwrap();
         pooled
             .set
             .change(library(), set.fd(), op::ADD, fd, Interest { events: bit::IN, data: fd as u64 })

@@ -5,6 +5,7 @@
 
 use super::{Delegated, Net, hop_of};
 use crate::fds::slot::Slot;
+use crate::host::kernel;
 use crate::host::lock::lock;
 use crate::process::engine::Job;
 use crate::process::library::library;
@@ -15,10 +16,11 @@ use crate::session::Session;
 use core::sync::atomic::{Ordering, fence};
 use core::time::Duration;
 use rustix::io::IoSlice;
+use rustix::net::sockopt;
 use sojourn_proto::record::{Kind, SessionRecord};
 use sojourn_proto::udp::{Limits, Socket};
-use sojourn_pump::{Datagrams, Sent, Source, now};
-use sojourn_session::{DelegationToken, LendT, RouteT};
+use sojourn_pump::{Datagrams, LinkId, Sent, Source, now};
+use sojourn_session::{DelegateT, DelegationToken, RouteT};
 use sojourn_stream::Stream;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -47,6 +49,12 @@ fn limits_of(record: &SessionRecord) -> Option<Limits> {
         receive_bytes_max: bytes as usize,
         datagrams_max: (bytes / BYTES_FOR_ONE) as usize + 1,
     })
+}
+
+/// Returns true if a session's socket takes IPv6 alone, which does not change once it is bound
+/// (ipv6(7)).
+fn is_v6_only(session: &Session) -> bool {
+    kernel::at(session.number()).is_ok_and(|fd| sockopt::ipv6_v6only(fd) == Ok(true))
 }
 
 /// What is left of a socket whose engine has ended.
@@ -83,11 +91,12 @@ impl Net {
         fence(Ordering::SeqCst);
         if !other.claim() {
             drop(pump);
-            self.return_in_transit(session.slot(), terms, socket, other);
+            self.return_in_transit(session, terms, socket, other);
             return false;
         }
         lock(&self.delegated).insert(session.slot(), Delegated::of(terms));
-        let one = Datagrams::new(Arc::clone(&socket), other, terms.link);
+        let one =
+            Datagrams::new(Arc::clone(&socket), other, LinkId(terms.link), is_v6_only(session));
         pump.insert_datagrams(session.pump_number(), one, now());
         self.count.fetch_add(1, Ordering::SeqCst);
         library().set_hears_packets(session, self.watch.packets());
@@ -102,8 +111,8 @@ impl Net {
     /// server gives them to the kernel.
     fn return_in_transit(
         &self,
-        slot: Slot,
-        terms: &LendT,
+        session: &Session,
+        terms: &DelegateT,
         socket: Arc<Mutex<Socket>>,
         other: Stream,
     ) {
@@ -112,10 +121,10 @@ impl Net {
         while !other.has_flushed() && !deadline.is_over() {
             std::thread::sleep(IN_TRANSIT_SLICE);
         }
-        let one = Datagrams::new(socket, other, terms.link);
+        let one = Datagrams::new(socket, other, LinkId(terms.link), is_v6_only(session));
         let record = self.with_pump(|pump| {
-            pump.insert_datagrams(slot.into(), one, now());
-            pump.remove_datagrams(slot.into(), now())?.leave()
+            pump.insert_datagrams(session.pump_number(), one, now());
+            pump.remove_datagrams(session.pump_number(), now())?.leave()
         });
         if let Some(record) = record.filter(has_unread) {
             self.give_unread(DelegationToken(terms.token), &record);

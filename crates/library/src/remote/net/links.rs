@@ -13,8 +13,8 @@ use rustix::net::AddressFamily;
 use rustix::net::sockopt::socket_domain as domain_of;
 use sojourn_driver::{Address, DriverInterface, Wait};
 use sojourn_netif::{Interface, Message, Ring, RingLayout, WithXdp, XdpSender};
-use sojourn_pump::{Pump, now};
-use sojourn_session::{LendT, RingT};
+use sojourn_pump::{LinkId, Pump, now};
+use sojourn_session::{DelegateT, RingT};
 use sojourn_shm::MovableFd;
 
 impl Net {
@@ -23,14 +23,14 @@ impl Net {
     pub(super) fn has_link(
         &self,
         pump: &mut Pump,
-        terms: &LendT,
+        terms: &DelegateT,
         sockets: Option<LinkSockets>,
     ) -> bool {
-        if pump.has_link(terms.link) {
+        if pump.has_link(LinkId(terms.link)) {
             return true;
         }
         let opened = sockets.and_then(|sockets| self.open_link(terms.ring, sockets));
-        opened.map(|packets| pump.add_link(terms.link, packets, now())).is_some()
+        opened.map(|packets| pump.add_link(LinkId(terms.link), packets, now())).is_some()
     }
 
     fn open_link(&self, ring: RingT, sockets: LinkSockets) -> Option<Box<dyn Interface + Send>> {

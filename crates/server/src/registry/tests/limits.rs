@@ -203,9 +203,9 @@ fn who_does_not_collect_is_dropped() {
         world.registry.offer(client(1), seen, args(n), n, &mut world.memory).unwrap();
     }
     assert_eq!(world.registry.take_rings(), [client(1)], "rung once");
-    assert_eq!(world.registry.take_late(LATE_MS), []);
-    assert_eq!(world.registry.take_late(LATE_MS + 1), [client(1)]);
+    assert_eq!(world.registry.take_unresponsive(LATE_MS), []);
+    assert_eq!(world.registry.take_unresponsive(LATE_MS + 1), [client(1)]);
     while world.next(1).is_some() {}
-    assert_eq!(world.registry.take_late(LATE_MS + 1), []);
+    assert_eq!(world.registry.take_unresponsive(LATE_MS + 1), []);
     assert!(!world.registry.has_events());
 }

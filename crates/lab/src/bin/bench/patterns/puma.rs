@@ -198,7 +198,7 @@ fn select<'a>(wake_up: RawFd, fds: impl Iterator<Item = &'a RawFd>) -> Result<Ve
         Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(Vec::new()),
         other => other?,
     };
-    // SAFETY: as above.
+    // SAFETY: the set is plain bits, and all numbers are below its size.
     let is_ready = |fd: &RawFd| unsafe { libc::FD_ISSET(*fd, &raw const set) };
     let mark = |fd: RawFd| if fd == wake_up { WAKE_UP } else { fd as usize };
     Ok(all.into_iter().filter(is_ready).map(mark).collect())

@@ -1,10 +1,11 @@
 //! What the server's answers say, as far as it makes sense.
 //!
-//! Not here: the calls (`client`).
+//! Not here: the calls (`sojourn_protocol::client`, `remote::channel` of the library).
 
-/// Returns how many of `len` bytes the server has taken. It takes some, or says that it would have
-/// to wait: a caller tries again until all are taken.
-pub(crate) fn taken(sent: u32, len: usize) -> Option<usize> {
+/// Returns how many of `len` bytes the server has taken; `None` if it says more than there were, or
+/// none. It takes some, or says that it would have to wait: a caller would try again for ever.
+#[must_use]
+pub fn taken(sent: u32, len: usize) -> Option<usize> {
     let sent = usize::try_from(sent).ok()?;
     (sent <= len && (sent > 0 || len == 0)).then_some(sent)
 }

@@ -52,7 +52,7 @@ fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
 fn missing(link: &Link, stage: &Stage, how: &str, when: impl FnOnce(&Stage)) -> String {
     let (own, port) = (link.v4(End::B).to_string(), stage.port.to_string());
     let mut command = stage.command(End::B, "python3");
-    command.arg(stage.programs().join("net/udp_heir.py"));
+    command.arg(stage.programs().join("net/udp_passed_on.py"));
     command.args([how, &own, &port, &stage.address]);
     let program = Running::start(command).unwrap();
     await_bound(link.host(End::B), stage.port).unwrap();
