@@ -4,9 +4,9 @@
 //! A user may have half of what the others have left of half of the time: so some is always left,
 //! however many users take what they may. The other half is for the least that every user may have,
 //! whatever others take: a process that is not looked at may be a holder who is not counted, and
-//! who has many user numbers must not bring that about for another user's. Where that is not enough,
-//! the look ends without an answer. Not here: who pays for a process (`proc`), what follows for the
-//! processes that are not looked at any more (`holders`).
+//! who has many user numbers must not bring that about for another user's. Where that is not
+//! enough, the look ends without an answer. Not here: who pays for a process (`proc`), what follows
+//! for the processes that are not looked at any more (`holders`).
 
 use rustix::process::Uid;
 use std::collections::HashMap;

@@ -2,9 +2,10 @@
 //! in name spaces of its own.
 //!
 //! Unlike a page of userfaultfd(2), it does not come for a killed program either: the kernel waits
-//! for the file system's answer, and so `SIGKILL` does not end who wants the page, nor who waits for
-//! a lock that is held meanwhile. The file system is this test program, started anew by `unshare`;
-//! what it says to the kernel is in `linux/fuse.h`. Not here: who wants the page (`hold`).
+//! for the file system's answer, and so `SIGKILL` ends neither who wants the page, nor who waits
+//! for a lock that is held meanwhile. The file system is this test program, started anew by
+//! `unshare`; what it says to the kernel is in `linux/fuse.h`. Not here: who wants the page
+//! (`hold`).
 #![allow(unsafe_code, reason = "mount(2), for which there is no safe wrapper here")]
 
 use super::{Folder, is_readable, receive, send, spawn};

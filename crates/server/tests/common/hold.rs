@@ -1,5 +1,5 @@
-//! Holding the lock of a pipe, of a socket, or of a file of memory, for as long as one likes, as any
-//! program can: it writes from a page that does not come.
+//! Holding the lock of a pipe, of a socket, or of a file of memory, for as long as one likes, as
+//! any program can: it writes from a page that does not come.
 //!
 //! It does not come because of userfaultfd(2), or because it is of a file in a file system in user
 //! space. Not here: that file system (`fuse`).
