@@ -339,8 +339,7 @@ impl Carrier {
     /// Watches the programs of adopted sessions: the server may never hear of them.
     fn watch_programs(&mut self, programs: HashMap<ProcessId, OwnedFd>) {
         for (pid, program) in programs {
-            let is_of = |session: &Session| session.ends().is_some_and(|ends| ends.peer_pid == pid);
-            if self.table.values().any(is_of)
+            if self.table.values().any(|session| session.is_adopted_from(pid))
                 && self.watch(program.as_fd(), PROGRAM | u64::from(pid.0)).is_ok()
             {
                 self.programs.insert(pid, program);
@@ -353,16 +352,15 @@ impl Carrier {
         if let Some(program) = self.programs.remove(&pid) {
             let _ = rustix::event::epoll::delete(&self.set, &program);
         }
-        let receives_for =
-            |session: &Session| session.kept().is_some_and(|kept| kept.fd_name.pid == pid);
-        let its = self.table.iter().filter(|(_, session)| receives_for(session));
+        let its = self.table.iter().filter(|(_, session)| session.is_adopted_from(pid));
         its.map(|(local, _)| *local).collect::<Vec<_>>().into_iter().for_each(|l| self.end(l));
     }
 
     /// Notes that a library has registered its side of an adopted session. The library has shown
     /// the session's own socket to the server. The process number only tells the program that
     /// carries the session from another one that has the socket as well, and decides which of them
-    /// has to give it back.
+    /// has to give it back. Who has the number of a program that has ended is told nothing by that:
+    /// the end of that program, seen by its descriptor, ends the session.
     pub(crate) fn registered(&mut self, stream: StreamNumber, pid: ProcessId) {
         let is_it =
             |session: &Session| session.kept().is_some_and(|kept| kept.fd_name.stream == stream);

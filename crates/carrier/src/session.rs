@@ -98,6 +98,13 @@ impl Session {
         }
     }
 
+    /// Returns true if an earlier server has joined the session, with a program of that number.
+    /// Another program may have the number since that one has ended: its own sessions are joined
+    /// with its process, by which this server knows it.
+    pub(crate) fn is_adopted_from(&self, pid: ProcessId) -> bool {
+        self.ends().is_some_and(|ends| ends.peer_pid == pid && ends.peer_process.is_none())
+    }
+
     /// Returns the descriptors that the next server needs, of a session that is away.
     pub(crate) fn kept(&self) -> Option<&Kept> {
         match &self.phase {
@@ -279,9 +286,42 @@ pub(crate) fn token() -> DelegationToken {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fd_name::OfDatagrams;
+    use rustix::process::PidfdFlags;
     use sojourn_shm::{Access, NewSegment, Segment};
     use sojourn_stream::{Inbox, Layout, SlotNumber};
+    use sojourn_wire::Protocol;
     use std::sync::Arc;
+
+    /// A UDP socket's session on its way out to a process of that number.
+    fn joined_with(peer_pid: ProcessId, peer_process: Descriptor) -> Session {
+        let [stream, _] = sides();
+        let local = "192.0.2.1:7".parse().unwrap();
+        let key = Key::new(Protocol::Udp, local, None).unwrap();
+        let kind = sojourn_proto::record::Kind::Udp(Default::default());
+        let record = SessionRecord { local, remote: None, ip: Default::default(), kind };
+        let next_hop = NextHop { interface: 1, name: "lo".into(), link: None, mtu: 0 };
+        let (ring_bytes, own) = ([4096; 2], InboxSlot::default());
+        let of_it = OfDatagrams { cookie: SocketCookie(1), is_both: false, own };
+        let plan = UdpPlan::adopted(record, next_hop, &of_it, &[]);
+        let region = Descriptor::NONE;
+        let joined = JoinedStream { stream: StreamNumber(1), side: 1, ring_bytes, region };
+        let ends = JoinedEnds { own, peer: own, peer_pid, peer_process };
+        let waiting = UdpWaiting { stream, joined, ends, plan, since: sojourn_pump::now() };
+        Session { key, phase: Phase::UdpWaiting(Box::new(waiting)) }
+    }
+
+    /// The end of a program with adopted sessions is heard of later than it happens, and its number
+    /// may be another's by then.
+    #[test]
+    fn who_has_the_number_of_a_program_that_has_ended_keeps_its_own_sessions() {
+        let own = ProcessId::own();
+        let number = rustix::process::getpid();
+        let process = rustix::process::pidfd_open(number, PidfdFlags::empty()).unwrap();
+        assert!(joined_with(own, Descriptor::NONE).is_adopted_from(own));
+        assert!(!joined_with(ProcessId(own.0 + 1), Descriptor::NONE).is_adopted_from(own));
+        assert!(!joined_with(own, process.into()).is_adopted_from(own));
+    }
 
     /// The program's side of a stream, and the carrier's.
     fn sides() -> [Stream; 2] {

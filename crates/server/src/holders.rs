@@ -30,7 +30,8 @@
 //! # Very many descriptors
 //! Processes of a user that has had its share of the time for a look (`shares`) count as ones that
 //! may not be inspected, and whether ends of that user's own processes have other holders is
-//! unknown. So who asks is looked at first.
+//! unknown. So who asks is looked at first. Of other users' ends such a user may hide a process of
+//! its own, if that is no kin of who asks: no more than what it has on its way in a socket.
 //!
 //! Not here: the thread that looks (`scanner`).
 

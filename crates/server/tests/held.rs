@@ -4,6 +4,7 @@
 
 mod common;
 
+use common::fuse::Page;
 use common::{Folder, Program, Server, be_fake, hold, until};
 use rustix::fd::AsFd;
 use sojourn_server::memory::Memory;
@@ -51,30 +52,62 @@ fn assert_can_be_killed(mut server: Server, folder: &Folder) {
     assert_serves(&next.address, HONEST);
 }
 
-/// A program of another user that holds the locks of so many pipes: sessions 0 and 1, 2 and 3, ...
-fn holder(server: &str, pipes: u64) -> Option<Program> {
-    let program = Program::start_as(Some(HOSTILE), server);
+/// The origin of the pages that do not come.
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    UserFaults,
+    /// Not even a killed program lets go of a lock then.
+    FileSystem,
+}
+
+const SOURCES: [Source; 2] = [Source::UserFaults, Source::FileSystem];
+
+/// A program of another user that holds the locks of objects. The file systems end before it: it
+/// could not end before them.
+struct Holder {
+    _pages: Vec<Page>,
+    program: Program,
+}
+
+/// Starts a program that holds the locks of so many objects: sessions 0 and 1, 2 and 3, ...
+fn holder(folder: &Folder, source: Source, what: &str, objects: u64) -> Option<Holder> {
+    let program = Program::start_as(Some(HOSTILE), &folder.server());
     assert!(program.hello());
-    for pipe in 0..pipes {
-        let faults = hold::faults()?;
-        assert_eq!(program.tell(&format!("hold {}", 2 * pipe), Some(faults.as_fd())), ["true"]);
+    let mut pages = Vec::new();
+    for object in 0..objects {
+        let hold = format!("hold {} {what}", 2 * object);
+        match source {
+            Source::UserFaults => {
+                assert_eq!(program.tell(&hold, Some(hold::faults()?.as_fd())), ["true"]);
+            }
+            Source::FileSystem => {
+                let page = Page::new(folder, HOSTILE)?;
+                assert_eq!(program.tell(&hold, Some(page.file.as_fd())), ["true"]);
+                assert!(page.is_wanted(), "nobody wants the page");
+                pages.push(page);
+            }
+        }
     }
-    Some(program)
+    Some(Holder { _pages: pages, program })
 }
 
 #[test]
 fn who_holds_what_it_offers_holds_up_itself_only() {
-    let folder = Folder::new();
-    let Some(server) = roots(&folder) else { return };
-    let Some(hostile) = holder(&folder.server(), 2) else { return };
-    // The question waits for the lock, and so does closing the last descriptor of that end.
-    assert_eq!(hostile.tell("offer-held 0 close", None), ["error"]);
-    assert_eq!(hostile.tell("offer-held 2 close", None), ["error"]);
-    assert_serves(&folder.server(), HONEST);
-    // The server serves the same user's other calls, unless the program goes on.
-    assert_serves(&folder.server(), HOSTILE);
-    assert_can_be_killed(server, &folder);
-    drop(hostile);
+    for (source, what) in SOURCES.iter().flat_map(|source| [(*source, "pipe"), (*source, "tcp")]) {
+        let folder = Folder::new();
+        let Some(server) = roots(&folder) else { return };
+        let Some(hostile) = holder(&folder, source, what, 2) else { continue };
+        // The question waits for the lock, and so does closing the last descriptor of that end.
+        for local in [0, 2] {
+            let offer = format!("offer-held {local} close");
+            assert_eq!(hostile.program.tell(&offer, None), ["error"], "{source:?} {what}");
+        }
+        assert_serves(&folder.server(), HONEST);
+        // The server serves the same user's other calls, unless the program goes on.
+        assert_serves(&folder.server(), HOSTILE);
+        assert_can_be_killed(server, &folder);
+        drop(hostile);
+    }
 }
 
 /// A stream's memory is a file, whose lock its programs can hold.
@@ -96,43 +129,64 @@ fn the_server_does_not_wait_for_the_lock_of_a_streams_memory() {
 
 #[test]
 fn who_has_held_up_everything_of_its_own_is_served_again() {
-    let folder = Folder::new();
-    let Some(_server) = roots(&folder) else { return };
-    let Some(mut hostile) = holder(&folder.server(), 12) else { return };
-    for pipe in 0..12 {
-        assert_eq!(hostile.tell(&format!("offer-held {} keep", 2 * pipe), None), ["error"]);
+    for source in SOURCES {
+        let folder = Folder::new();
+        let Some(_server) = roots(&folder) else { return };
+        let Some(hostile) = holder(&folder, source, "pipe", 12) else { continue };
+        for pipe in 0..12 {
+            let offer = format!("offer-held {} keep", 2 * pipe);
+            assert_eq!(hostile.program.tell(&offer, None), ["error"], "{source:?}");
+        }
+        assert_serves(&folder.server(), HONEST);
+        until("its user is served again", || {
+            let other = Program::start_as(Some(HOSTILE), &folder.server());
+            let (first, _second) = UnixStream::pair().unwrap();
+            other.hello() && other.offer(1, first, true)
+        });
+        drop(hostile);
+        assert_serves(&folder.server(), HOSTILE);
     }
+}
+
+/// Kills a program that cannot end, because the kernel waits for its page: the locks are held on.
+#[test]
+fn who_has_been_killed_and_holds_on_holds_up_nobody() {
+    let folder = Folder::new();
+    let Some(server) = roots(&folder) else { return };
+    let Some(mut hostile) = holder(&folder, Source::FileSystem, "pipe", 2) else { return };
+    assert_eq!(hostile.program.tell("offer-held 0 close", None), ["error"]);
+    hostile.program.child.kill().unwrap();
     assert_serves(&folder.server(), HONEST);
-    until("its user is served again", || {
-        let other = Program::start_as(Some(HOSTILE), &folder.server());
-        let (first, _second) = UnixStream::pair().unwrap();
-        other.hello() && other.offer(1, first, true)
-    });
-    hostile.kill();
     assert_serves(&folder.server(), HOSTILE);
+    assert!(hostile.program.child.try_wait().unwrap().is_none(), "it does not hold on");
+    assert_can_be_killed(server, &folder);
 }
 
 #[test]
 fn what_waits_in_a_clients_socket_does_not_keep_the_server_from_ending() {
-    let folder = Folder::new();
-    let Some(server) = roots(&folder) else { return };
-    let Some(hostile) = holder(&folder.server(), 1) else { return };
-    assert_eq!(hostile.tell("send-held 0", None), ["ok"]);
-    assert_serves(&folder.server(), HONEST);
-    assert_can_be_killed(server, &folder);
-    drop(hostile);
+    for source in SOURCES {
+        let folder = Folder::new();
+        let Some(server) = roots(&folder) else { return };
+        let Some(hostile) = holder(&folder, source, "pipe", 1) else { continue };
+        assert_eq!(hostile.program.tell("send-held 0", None), ["ok"]);
+        assert_serves(&folder.server(), HONEST);
+        assert_can_be_killed(server, &folder);
+        drop(hostile);
+    }
 }
 
 #[test]
 fn what_a_packet_has_beyond_its_room_holds_up_nobody() {
-    let folder = Folder::new();
-    let Some(server) = roots(&folder) else { return };
-    let Some(hostile) = holder(&folder.server(), 1) else { return };
-    assert_eq!(hostile.tell("send-many-held 0", None), ["ok"]);
-    // Each of these has a descriptor waiting, for which its user's proxy is asked.
-    assert_eq!(hostile.tell("send-beside 20", None), ["ok"]);
-    assert_serves(&folder.server(), HONEST);
-    assert_serves(&folder.server(), HOSTILE);
-    assert_can_be_killed(server, &folder);
-    drop(hostile);
+    for source in SOURCES {
+        let folder = Folder::new();
+        let Some(server) = roots(&folder) else { return };
+        let Some(hostile) = holder(&folder, source, "pipe", 1) else { continue };
+        assert_eq!(hostile.program.tell("send-many-held 0", None), ["ok"]);
+        // Each of these has a descriptor waiting, for which its user's proxy is asked.
+        assert_eq!(hostile.program.tell("send-beside 20", None), ["ok"]);
+        assert_serves(&folder.server(), HONEST);
+        assert_serves(&folder.server(), HOSTILE);
+        assert_can_be_killed(server, &folder);
+        drop(hostile);
+    }
 }

@@ -9,6 +9,8 @@
 //! (`served`). Read `docs/understand/protocol-server.md` first.
 
 mod datagrams;
+#[cfg(test)]
+mod tests;
 
 use crate::fds::slot::Slot;
 use crate::host::lock::lock;
@@ -28,7 +30,7 @@ use rustix::net::{RecvFlags, recv};
 use sojourn_ipc::rt::CallError;
 use sojourn_ipc::{ApartSocket, Deadline, Ending, Parted};
 use sojourn_session::protocol::SUFFIX;
-use sojourn_session::protocol::client::{READY_MAX, ReadyT, TokenT, protocol_connect_options};
+use sojourn_session::protocol::client::{ReadyT, TokenT, protocol_connect_options};
 use sojourn_session::protocol::receiving::Receiver;
 use sojourn_shm::aside::{Aside, Sides, pair};
 use sojourn_shm::{AtomicU32, Ordering};
@@ -290,27 +292,9 @@ impl ProtocolServer {
         self.ask_of(number, |channel| channel.watch(number.session, events))
     }
 
-    /// Returns the sessions of which a watched event has happened.
+    /// Returns the sessions of which a watched event has happened; see [`Connected::collect`].
     pub(crate) fn collect(&self) -> Result<Vec<ServiceNumber>, Failure> {
-        self.call(|connected| {
-            if let Some(bell) = &connected.bell {
-                let flags = RecvFlags::DONTWAIT;
-                let mut rings = [0; 64];
-                while recv(bell, &mut rings, flags).is_ok_and(|(len, _)| len > 0) {}
-            }
-            let mut all = Vec::new();
-            loop {
-                let some =
-                    connected.ask(|channel| Ok(Ok(channel.within(ANSWER_LIMIT).collect()?)))?;
-                let is_last = some.len() < READY_MAX as usize;
-                let connection = connected.number;
-                let number = |one: ReadyT| ServiceNumber { connection, session: one.session };
-                all.extend(some.into_iter().map(number));
-                if is_last {
-                    return Ok(all);
-                }
-            }
-        })
+        self.call(Connected::collect)
     }
 
     /// Has the session put into the kernel for good, and gives up this process's part in it: with
@@ -419,6 +403,19 @@ impl Connected {
     fn has(&self, number: ServiceNumber) -> Result<(), Failure> {
         let is_it = self.channel.is_some() && number.connection == self.number;
         if is_it { Ok(()) } else { Err(Failure::Gone) }
+    }
+
+    /// Takes what one answer has room for, with one look at the bell: how often there is more is
+    /// the server's decision, so it rings again for the rest, and other work has its turn before.
+    fn collect(&mut self) -> Result<Vec<ServiceNumber>, Failure> {
+        if let Some(bell) = &self.bell {
+            // Between two collects the bell rings once. If the server is gone, the call says so.
+            let _ = recv(bell, &mut [0; 64], RecvFlags::DONTWAIT);
+        }
+        let connection = self.number;
+        let some = self.ask(|channel| Ok(Ok(channel.within(ANSWER_LIMIT).collect()?)))?;
+        let number = |one: ReadyT| ServiceNumber { connection, session: one.session };
+        Ok(some.into_iter().map(number).collect())
     }
 
     /// Makes a call. A server that does not answer in time is given up, and counts as gone.

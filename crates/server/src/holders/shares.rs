@@ -1,13 +1,19 @@
 //! Shares of users in the time of one look: whoever has very many processes, or descriptors, keeps
 //! nobody else from an answer.
 //!
-//! A user may have half of the time that the others have left: so some is always left, however
-//! many users take what they may. Not here: who pays for a process (`proc`), what follows for the
-//! processes that are not looked at any more (`holders`).
+//! A user may have half of what the others have left of half of the time: so some is always left,
+//! however many users take what they may. The other half is for the least that every user may have,
+//! whatever others take: a process that is not looked at may be a holder who is not counted, and
+//! who has many user numbers must not bring that about for another user's. Where that is not
+//! enough, the look ends without an answer. Not here: who pays for a process (`proc`), what follows
+//! for the processes that are not looked at any more (`holders`).
 
 use rustix::process::Uid;
 use std::collections::HashMap;
 use std::time::Duration;
+
+/// The part of the time that every user may have.
+const LEAST: u32 = 200;
 
 /// The time that each user's processes have taken.
 #[derive(Debug)]
@@ -34,7 +40,8 @@ impl Shares {
         spent.time = spent.time.saturating_add(time);
         self.total = self.total.saturating_add(time);
         let by_others = self.total.saturating_sub(spent.time);
-        spent.is_over |= spent.time > self.limit.saturating_sub(by_others) / 2;
+        let share = (self.limit / 2).saturating_sub(by_others) / 2;
+        spent.is_over |= spent.time > share.max(self.limit / LEAST);
     }
 
     /// Returns true if the user has had its share: some of its processes were not looked at.
@@ -67,6 +74,23 @@ mod tests {
         shares.spend(honest, second / 1000);
         assert!(!shares.is_over(honest) && shares.is_any_over());
         shares.spend(honest, second);
+        assert!(shares.is_over(honest));
+    }
+
+    /// A holder would not be counted otherwise, and its end be taken for somebody's alone.
+    #[test]
+    fn no_number_of_strangers_has_anothers_processes_passed_over() {
+        let second = Duration::from_secs(1);
+        let (mut shares, honest) = (Shares::of(second), Uid::from_raw(1));
+        for stranger in (2..64).map(Uid::from_raw) {
+            while !shares.is_over(stranger) {
+                shares.spend(stranger, second / 10_000);
+            }
+        }
+        assert!(shares.total < second, "the look ends without an answer");
+        shares.spend(honest, second / 250);
+        assert!(!shares.is_over(honest) && shares.is_any_over());
+        shares.spend(honest, second / 250);
         assert!(shares.is_over(honest));
     }
 }

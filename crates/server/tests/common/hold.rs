@@ -1,19 +1,19 @@
-//! Holding the lock of a pipe, or of a file of memory, for as long as one likes, as any program
-//! can: it writes from a page that does not come.
+//! Holding the lock of a pipe, of a socket, or of a file of memory, for as long as one likes, as
+//! any program can: it writes from a page that does not come.
 //!
-//! Here it does not come because of userfaultfd(2); a page of a file in a file system in user space
-//! does the same.
+//! It does not come because of userfaultfd(2), or because it is of a file in a file system in user
+//! space. Not here: that file system (`fuse`).
 #![allow(unsafe_code, reason = "a page that is never there")]
 
 use super::Fake;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use rustix::fs::{FileType, fstat};
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
     SocketType, sendmsg,
 };
 use std::io::IoSlice;
-use std::sync::atomic::{AtomicI32, Ordering};
 
 /// `linux/userfaultfd.h`.
 const USERFAULTFD_IOC_NEW: libc::c_ulong = 0xaa00;
@@ -33,22 +33,38 @@ pub(crate) fn faults() -> Option<OwnedFd> {
     file.ok().map(OwnedFd::from)
 }
 
-/// A thread of this process writes to that pipe (or file) until the process ends. True once it
-/// holds the pipe's lock.
-pub(crate) fn hold(faults: OwnedFd, pipe: OwnedFd) -> bool {
-    static PIPE: AtomicI32 = AtomicI32::new(-1);
-    let (page, faults) = page(&faults);
-    PIPE.store(pipe.as_raw_fd(), Ordering::SeqCst);
-    std::thread::spawn(move || {
-        let _pipe = pipe;
-        // SAFETY: the kernel reads a byte of the page, if it ever comes.
-        unsafe { libc::write(PIPE.load(Ordering::SeqCst), page as *const libc::c_void, 1) };
-    });
+/// A thread of this process writes to that pipe, socket or file until the process ends, from a page
+/// that `source` makes: the device of [`faults`], or a file that does not come. True once it holds
+/// the lock; of a file its file system says that.
+pub(crate) fn hold(source: OwnedFd, object: OwnedFd) -> bool {
+    let kind = FileType::from_raw_mode(fstat(&source).unwrap().st_mode);
+    if kind == FileType::RegularFile {
+        write_from(page_of(&source), object);
+        return true;
+    }
+    let (page, faults) = page(&source);
+    write_from(page, object);
     let patience = Timespec { tv_sec: 10, tv_nsec: 0 };
     let is_held = poll(&mut [PollFd::new(&faults, PollFlags::IN)], Some(&patience)) == Ok(1);
     // Its end would let the page come.
     std::mem::forget(faults);
     is_held
+}
+
+fn write_from(page: usize, object: OwnedFd) {
+    std::thread::spawn(move || {
+        // SAFETY: the kernel reads a byte of the page, if it ever comes.
+        unsafe { libc::write(object.as_raw_fd(), page as *const libc::c_void, 1) };
+    });
+}
+
+/// Returns the address of a file's first page.
+fn page_of(file: &OwnedFd) -> usize {
+    let (at, flags) = (core::ptr::null_mut(), libc::MAP_PRIVATE);
+    // SAFETY: a new mapping, which stays.
+    let page = unsafe { libc::mmap(at, PAGE, libc::PROT_READ, flags, file.as_raw_fd(), 0) };
+    assert_ne!(page, libc::MAP_FAILED);
+    page as usize
 }
 
 /// Returns the address of a page that is not there, and the descriptor on which the kernel reports

@@ -6,6 +6,7 @@
 #![allow(dead_code, reason = "each file of tests uses a part")]
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
+pub(crate) mod fuse;
 pub(crate) mod hold;
 mod identity;
 
@@ -296,8 +297,9 @@ struct Fake {
     joins: HashMap<u64, (JoinT, Mapping)>,
 }
 
-/// Becomes a fake if this process was started as one.
+/// Becomes a fake, or a file system, if this process was started as one.
 pub(crate) fn be_fake() {
+    fuse::be_file_system();
     let Ok(server) = std::env::var(FAKE) else { return };
     let socket = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
     let doorbell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
@@ -379,8 +381,7 @@ impl Fake {
             "garbage" => self.garbage(number(1), number(2)),
             "become" => identity::become_user(number(1) as u32),
             "exec" => self.exec(words[1]),
-            "hold" => self.hold(number(1), fd.unwrap()),
-            "hold-region" => self.hold_region(number(1), fd.unwrap()),
+            "hold" => self.hold(number(1), words[2], fd.unwrap()),
             "connect" => self.connect(),
             "offer-held" => self.offer_held(number(1), words[2] == "close"),
             "send-held" => self.send_held(number(1)),
@@ -391,19 +392,25 @@ impl Fake {
         }
     }
 
-    /// Makes a pipe and holds its lock until this process ends; the ends are of these sessions.
-    fn hold(&mut self, local: u64, faults: OwnedFd) -> String {
-        let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
-        let is_held = hold::hold(faults, writer.try_clone().unwrap());
-        self.ends.insert(local, reader);
-        self.ends.insert(local + 1, writer);
+    /// Makes a pipe, or a TCP connection, and holds its lock until this process ends; the ends are
+    /// of these sessions. Of a connection the first one's lock is held.
+    fn hold(&mut self, local: u64, what: &str, source: OwnedFd) -> String {
+        let (first, second, held) = if what == "pipe" {
+            let flags = rustix::pipe::PipeFlags::CLOEXEC;
+            let (reader, writer) = rustix::pipe::pipe_with(flags).unwrap();
+            let held = writer.try_clone().unwrap();
+            (reader, writer, held)
+        } else {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let end = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let other = listener.accept().unwrap().0;
+            let held = end.try_clone().unwrap().into();
+            (end.into(), other.into(), held)
+        };
+        let is_held = hold::hold(source, held);
+        self.ends.insert(local, first);
+        self.ends.insert(local + 1, second);
         is_held.to_string()
-    }
-
-    /// Holds the lock of a stream's memory until this process ends.
-    fn hold_region(&mut self, local: u64, faults: OwnedFd) -> String {
-        let region = self.joins[&local].0.region.as_fd().unwrap();
-        hold::hold(faults, region.try_clone_to_owned().unwrap()).to_string()
     }
 
     /// Offers a session's end, and may close it when the server has it. How it went.
