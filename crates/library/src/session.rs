@@ -305,17 +305,10 @@ impl Session {
         }
     }
 
-    /// Returns true if the kernel decides whether there is room.
+    /// Returns true if the kernel decides whether there is room, as [`Session::ready`] says it: who
+    /// asks the kernel for less, because this is false, must hear of room from the ring.
     pub(crate) fn kernel_decides_room(&self) -> bool {
-        if self.service.is_any() || matches!(self.transport(), Transport::Udp(_)) {
-            return self.ready(bit::OUTPUT).output.is_none();
-        }
-        let tx = lock(&self.tx);
-        match (&tx.stream, tx.phase) {
-            (Some(stream), TxPhase::Ring) => !stream.sends_to_ring(),
-            (Some(_), TxPhase::Flushing) => false,
-            _ => true,
-        }
+        self.ready(bit::OUTPUT).output.is_none()
     }
 
     fn input_readiness(&self, is_wanted: bool) -> InputReadiness {
@@ -351,8 +344,8 @@ impl Session {
     /// Returns true if the ring has room, false if it has none; `None` if the kernel decides.
     fn output_readiness(&self, tx: &Sender) -> Option<bool> {
         match (&tx.stream, tx.phase) {
-            (Some(stream), TxPhase::Ring) => match stream.has_room(self.room_wanted(stream)) {
-                Ok(has_room) => Some(has_room),
+            (Some(stream), TxPhase::Ring) => match stream.room_in_all() {
+                Ok(room) => Some(room >= self.room_wanted(stream)),
                 Err(Stop::Violation) => Some(true),
                 Err(_) => None,
             },

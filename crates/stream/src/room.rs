@@ -49,25 +49,6 @@ impl Stream {
         !self.has_turned() && self.near_bytes() < self.out_bytes()
     }
 
-    /// Returns true if `wanted` bytes can be written now, in the far part of the ring if need be.
-    /// The peer's position, which costs a cache line from its processor, is looked at only if it
-    /// decides. Writer lock.
-    ///
-    /// # Errors
-    /// Those of [`Stream::room`].
-    pub fn has_room(&self, wanted: usize) -> Result<bool, Stop> {
-        let far = (self.out_bytes() - self.near_bytes()) as usize;
-        if self.sends_to_ring() && self.may_turn() && far >= wanted {
-            return Ok(true);
-        }
-        Ok(self.room_in_all()? >= wanted)
-    }
-
-    /// Returns true if writes go to the ring: it is in use, and not frozen.
-    pub fn sends_to_ring(&self) -> bool {
-        self.uses_ring() && self.out_ring().tail().is_ok()
-    }
-
     /// Returns the number of bytes that can be written now, in the far part of the ring if need be.
     /// Otherwise like [`Stream::room`].
     ///

@@ -345,7 +345,7 @@ impl Session {
         if asked & bit::OUTPUT != 0 {
             let tx = lock(&self.tx);
             let stream = tx.stream.as_ref().filter(|_| tx.phase == TxPhase::Ring)?;
-            let has_room = stream.has_room(self.room_wanted(stream)).ok()?;
+            let has_room = stream.room_in_all().ok()? >= self.room_wanted(stream);
             events |= if has_room { self.room_events() } else { 0 };
         }
         Some(events)
