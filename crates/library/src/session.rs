@@ -277,9 +277,9 @@ impl Session {
         }
     }
 
-    /// Tells what the rings know of readiness for the events `wanted`, those of epoll(7). The kernel
-    /// may know more, see [`Ready`]. A direction that is not wanted is not looked at: each look
-    /// takes a cache line from the peer's processor.
+    /// Tells what the rings know of readiness for the events `wanted`, those of epoll(7). The
+    /// kernel may know more, see [`Ready`]. A direction that is not wanted is not looked at: each
+    /// look takes a cache line from the peer's processor.
     pub(crate) fn ready(&self, wanted: u32) -> Ready {
         if self.service.is_any() {
             return self.ready_by_service();
