@@ -252,7 +252,7 @@ impl Polling<'_> {
             }
             // The peer's end must be found whether the program asked for it or not.
             let mut events = polled.asked() | bit::RDHUP | bit::IN;
-            if !session.kernel_decides_room() {
+            if events & bit::OUTPUT != 0 && !session.kernel_decides_room() {
                 events &= !bit::OUTPUT;
             }
             asked.events = events as i16;

@@ -355,8 +355,7 @@ impl ReadyList {
                 break;
             }
             self.queue.remove(at);
-            let seen = member.found;
-            if let Some(one) = self.report_one(index, seen, source) {
+            if let Some(one) = self.report_one(index, source) {
                 report(one);
                 found += 1;
             }
@@ -376,25 +375,23 @@ impl ReadyList {
             return None;
         }
         self.queue.pop_back();
-        self.report_one(index, 0, source)
+        self.report_one(index, source)
     }
 
-    /// Reports a member that was just taken off the list, with the events that were `found`; 0 if
-    /// they have to be looked for. A level-triggered one goes behind all others.
-    fn report_one(
-        &mut self,
-        index: u32,
-        found: u32,
-        source: &dyn ReadinessSource,
-    ) -> Option<ReadyMember> {
+    /// Reports a member that was just taken off the list. A level-triggered one goes behind all
+    /// others.
+    fn report_one(&mut self, index: u32, source: &dyn ReadinessSource) -> Option<ReadyMember> {
         let member = &mut self.members[index as usize];
         member.is_listed = false;
-        let events = if found != 0 { found } else { member.look(source, &mut self.in_kernel) };
+        let events = match core::mem::take(&mut member.found) {
+            0 => member.look(source, &mut self.in_kernel),
+            found => found,
+        };
         if events == 0 {
             return None;
         }
         // The next report of an edge-triggered member takes another event.
-        member.has_news = member.has_news && member.events & bit::ET == 0;
+        member.has_news &= member.events & bit::ET == 0;
         member.round = self.round;
         member.is_spent = member.events & bit::ONESHOT != 0;
         let Member { fd, data, is_spent, at_ns, .. } = *member;

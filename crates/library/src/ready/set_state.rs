@@ -263,7 +263,7 @@ impl State {
     pub(crate) fn wake(&mut self) {
         let Some(PlaceInSet { inbox, slot }) = self.ready.front() else { return };
         let Some(Some(inbox)) = self.inboxes.get(inbox) else { return };
-        if self.sleepers > 0 || self.is_plain_announced {
+        if self.has_sleepers() {
             inbox.post_own(slot);
             self.is_raised = true;
         } else if self.spinners > 0 {
@@ -271,9 +271,14 @@ impl State {
         }
     }
 
+    /// Returns true if a thread sleeps in the set.
+    fn has_sleepers(&self) -> bool {
+        self.sleepers > 0 || self.is_plain_announced
+    }
+
     /// Returns true if a thread spins for the set or sleeps in it.
     fn has_waiters(&self) -> bool {
-        self.sleepers > 0 || self.spinners > 0 || self.is_plain_announced
+        self.has_sleepers() || self.spinners > 0
     }
 
     /// Sorts the `said` events of the kernel behind those that the round keeps: the program's own
@@ -349,8 +354,7 @@ impl State {
     /// Leaves the inboxes' events right for the other threads, before a thread leaves the set:
     /// readable if another thread should come, and not readable if there is nothing.
     pub(crate) fn settle(&mut self) {
-        let others = self.sleepers > 0 || self.is_plain_announced;
-        if self.ready.is_idle() || !others {
+        if self.ready.is_idle() || !self.has_sleepers() {
             if self.is_raised {
                 self.each_inbox(Inbox::clear_event);
                 self.is_raised = self.has_ready();
