@@ -1,8 +1,4 @@
-//! Generates Rust, with tests, from every example interface and a file of COM, and Rust of the
-//! interfaces in which everything is called like something else.
-
-#[path = "../../crates/idl/tests/names/samples.rs"]
-mod samples;
+//! Generates Rust, with tests, from every example interface and a file of COM.
 
 use std::env;
 use std::fs;
@@ -23,9 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     generate(&own, "local")?;
     let com = Path::new(&here).join("../../crates/idl/tests/c");
     generate(&com, "com")?;
-    names()?;
-    let samples = Path::new(&here).join("../../crates/idl/tests/names");
-    for watched in [examples.as_path(), &own, &com, &samples, Path::new("build.rs")] {
+    for watched in [examples.as_path(), &own, &com, Path::new("build.rs")] {
         println!("cargo:rerun-if-changed={}", watched.display());
     }
     Ok(())
@@ -47,25 +41,5 @@ fn generate(folder: &Path, name: &str) -> Result<(), Box<dyn std::error::Error>>
     for output in rust::generate(&compiled.module, &options) {
         fs::write(Path::new(&out).join(output.path), output.text)?;
     }
-    Ok(())
-}
-
-/// `names.rs`: a module for each sample.
-fn names() -> Result<(), Box<dyn std::error::Error>> {
-    let out = env::var("OUT_DIR")?;
-    let mut modules = String::new();
-    for sample in samples::samples() {
-        let compiled = sample.compile()?;
-        let options = backend::Options::default();
-        for output in rust::generate(&compiled.module, &options) {
-            fs::write(Path::new(&out).join(&output.path), output.text)?;
-            let name = &sample.name;
-            modules.push_str(&format!(
-                "/// Names.\npub mod {name} {{ include!(concat!(env!(\"OUT_DIR\"), \"/{}\")); }}\n",
-                output.path
-            ));
-        }
-    }
-    fs::write(Path::new(&out).join("names.rs"), modules)?;
     Ok(())
 }

@@ -93,18 +93,11 @@ pub(crate) fn papers(words: &[&str]) -> Result<()> {
     ensure(BENCH)?;
     ensure(BENCH_NET)?;
     everything()?;
-    emulation()?;
     memory::prepare(words.windows(2).any(|pair| pair == ["--table", "memory"]))?;
     let mut all = vec!["run", "--release", "-p", "sojourn-bench", "--features", "rivals", "--"];
     all.push("papers");
     all.extend(words);
     run("papers", &mut cargo(&all))
-}
-
-/// Builds the library that `papers` puts in the place of the C library's calls.
-fn emulation() -> Result<()> {
-    let words = ["build", "--release", "-p", "sojourn-bench", "--example", "emulation"];
-    run("emulation library", &mut cargo(&words))
 }
 
 /// Builds the rival in Go, if Go is installed; without it the benchmark reports that it was not
@@ -123,23 +116,6 @@ fn netstack() -> Result<()> {
         eprintln!("   {error:#}: without gVisor's netstack");
     }
     Ok(())
-}
-
-/// Runs a minute's worth of the benchmarks, as a check that they run; the results mean nothing.
-pub(crate) fn bench_smoke() -> Result<()> {
-    // Without `net`, which takes minutes even so; its own test runs its parts
-    // (crates/bench/tests/smoke.rs).
-    for which in ["copies", "ipc", "idl", "udp", "doors", "local"] {
-        let words = ["run", "--release", "-p", "sojourn-bench", "--", which, "--quick"];
-        run(
-            &format!("benchmark {which}, smoke test"),
-            cargo(&words).stdout(std::process::Stdio::null()),
-        )?;
-    }
-    emulation()?;
-    let mut words = vec!["run", "--release", "-p", "sojourn-bench", "--", "papers", "--quick"];
-    words.extend(["--table", "getpid", "--table", "udp1992", "--table", "decomposition4"]);
-    run("papers, smoke test", cargo(&words).stdout(std::process::Stdio::null()))
 }
 
 /// Compiles and lints the benchmarks, with every rival.

@@ -160,8 +160,10 @@ const LAYERS: &[(&str, &[&str])] = &[
             "sojourn-wire",
         ],
     ),
+    ("sojourn-emulation", &["sojourn-abi", "sojourn-ipc"]),
     ("sojourn-demo", &["sojourn-idl", "sojourn-ipc"]),
     ("sojourn-redis", &["sojourn-buffers"]),
+    ("sojourn-names-rust", &["sojourn-idl", "sojourn-ipc"]),
     ("sojourn-stubs-rust", &["sojourn-idl", "sojourn-ipc"]),
     ("sojourn-interop", &["sojourn-idl", "sojourn-ipc", "sojourn-stubs-rust"]),
     (

@@ -27,6 +27,7 @@ mod signatures;
 mod steps;
 mod test;
 mod test_programs;
+mod test_targets;
 mod torture;
 
 use anyhow::{Result, bail};
@@ -41,7 +42,7 @@ cargo xtask COMMAND
                     Unix socket, and print the ratio
   test              every check there is: format, lints, tests, models, documentation,
                     layers, columns, lengths, signatures, pages, licences
-  test --quick      the same without slow tests, models, AArch64 and benchmarks' smoke test
+  test --quick      the same without slow tests, models and AArch64
   test --tests      only the tests, with the release build that they run
   aarch64           build everything for AArch64 (a part of test), and run the tests that an
                     emulator can run

@@ -5,7 +5,7 @@ use crate::packages::{TEST, ensure, ensure_component, ensure_go};
 use crate::steps::{self, cargo};
 use crate::{
     aarch64, again, build, c_libraries, columns, deny, forks, fuzz, layers, lengths, pages,
-    signatures,
+    signatures, test_targets,
 };
 use anyhow::Result;
 
@@ -20,7 +20,7 @@ fn models(what: &str, words: &[&str]) -> Result<()> {
 }
 
 /// Runs the checks that run no code of the project's programs: format, layers, columns, forks,
-/// lengths, signatures, pages, licences, lints, documentation.
+/// lengths, signatures, targets, pages, licences, lints, documentation.
 pub(crate) fn lint() -> Result<()> {
     ensure_component("rustfmt", &["fmt", "--version"])?;
     ensure_component("clippy", &["clippy", "--version"])?;
@@ -35,6 +35,8 @@ pub(crate) fn lint() -> Result<()> {
     lengths::check()?;
     eprintln!("── signatures");
     signatures::check()?;
+    eprintln!("── targets of tests");
+    test_targets::check()?;
     eprintln!("── pages");
     pages::check()?;
     eprintln!("── licences, sources, advisories");
@@ -50,8 +52,7 @@ pub(crate) fn lint() -> Result<()> {
     steps::run("documentation", docs.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-/// Runs the checks; the whole of them has the slow tests, the models, the build for AArch64, and a
-/// short run of the benchmarks.
+/// Runs the checks; the whole of them has the slow tests, the models, and the build for AArch64.
 pub(crate) fn run(extent: Extent) -> Result<()> {
     prepare()?;
     lint()?;
@@ -65,7 +66,6 @@ pub(crate) fn run(extent: Extent) -> Result<()> {
     if extent == Extent::Whole {
         models("models (loom)", &["test", "--release"])?;
         aarch64::build_if_possible()?;
-        build::bench_smoke()?;
     }
     again::report(&unsure);
     eprintln!("── all checks passed");

@@ -87,34 +87,56 @@ fn net() {
     assert!(!is_possible || list(&outcome, "reach").len() >= 4);
 }
 
-/// The page and its JSON with two tables: one of calls that a server answers, one of layers, whose
-/// figures of today take root. The library that takes over the C library's calls exists only in a
-/// release build, so only the lines that do without it are checked.
+#[test]
+fn copies() {
+    let outcome = run("copies");
+    assert!(!list(&outcome, "cells").is_empty());
+}
+
+#[test]
+fn udp() {
+    let outcome = run("udp");
+    for cell in list(&outcome, "cells") {
+        assert!(cell["ns"].as_f64().unwrap() > 0.0, "{cell}");
+    }
+}
+
+#[test]
+fn doors() {
+    let outcome = run("doors");
+    assert!(outcome["function"].as_f64().unwrap() > 0.0, "{outcome}");
+    assert_eq!(list(&outcome, "starts").len(), 3);
+}
+
+/// The page and its JSON with three tables: of calls that a server answers, of datagrams, and of
+/// layers, whose figures of today take root. Every line of the first has a figure, so the library
+/// that takes over the C library's calls works, and the loader takes it.
 #[test]
 fn papers() {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     let (page, json) = (folder.join("papers.html"), folder.join("papers.json"));
     let mut command = Command::new(env!("CARGO_BIN_EXE_sojourn-bench"));
     command.args(["papers", "--quick", "--table", "getpid", "--table", "decomposition4"]);
+    command.args(["--table", "udp1992"]);
     let output = command.arg("--html").arg(&page).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = std::fs::read_to_string(page).unwrap();
     assert!(text.contains("id=\"getpid\"") && text.contains("id=\"decomposition4\""));
     let report: Value = serde_json::from_str(&std::fs::read_to_string(json).unwrap()).unwrap();
     let sections = list(&report, "sections");
-    assert_eq!(sections.len(), 2);
+    assert_eq!(sections.len(), 3);
     let lines = list(&sections[0], "lines");
-    for at in [0, 3] {
-        let figure = &lines[at]["today"]["sleeping"][0];
-        assert!(figure.as_f64().unwrap() > 0.0, "{}", lines[at]);
+    for line in lines {
+        let figure = &line["today"]["sleeping"][0];
+        assert!(figure.as_f64().unwrap() > 0.0, "{line}");
     }
     let figures = |line: &Value| -> Vec<f64> {
         let today = line["today"]["sleeping"].as_array().into_iter().flatten();
         today.filter_map(Value::as_f64).collect()
     };
-    let lines = list(&sections[1], "lines");
+    let lines = list(&sections[2], "lines");
     assert!(lines.iter().flat_map(figures).all(|ns| (0.0..1e9).contains(&ns)), "{lines:?}");
     // Without the rights, or without a release build, the notes say so in the figures' place.
     let total = lines.iter().find(|line| line["name"] == "send: total").unwrap();
-    assert!(!figures(total).is_empty() || !list(&sections[1], "notes").is_empty(), "{total}");
+    assert!(!figures(total).is_empty() || !list(&sections[2], "notes").is_empty(), "{total}");
 }

@@ -1,6 +1,6 @@
 //! Names of the language in generated C: every word of `names/samples.rs` in every position,
 //! compiled as C and as C++, the header alone, and behind every header that a program may include
-//! before it. Generated Rust with the same names is compiled by `tests/stubs-rust`.
+//! before it. Generated Rust with the same names is compiled by `tests/names-rust`.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

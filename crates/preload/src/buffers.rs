@@ -160,14 +160,14 @@ pub(crate) fn forget() {
     UNMAPPED.fetch_add(1, Ordering::Relaxed);
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn munmap(at: *mut c_void, len: usize) -> c_int {
     type Munmap = unsafe extern "C-unwind" fn(*mut c_void, usize) -> c_int;
     // SAFETY: the program's arguments, passed on unchanged.
     forgotten_by(unsafe { kernel!(SYS_munmap, c"munmap" as Munmap; at, len) }) as c_int
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn mprotect(at: *mut c_void, len: usize, protection: c_int) -> c_int {
     type Mprotect = unsafe extern "C-unwind" fn(*mut c_void, usize, c_int) -> c_int;
     // SAFETY: the program's arguments, passed on unchanged.
@@ -200,7 +200,7 @@ pub(crate) fn forgotten_by(kernel: impl Kernel) -> isize {
     kernel()
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn mremap(
     at: *mut c_void,
     old_len: usize,

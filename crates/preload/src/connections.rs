@@ -18,7 +18,7 @@ type Accept4Fn = unsafe extern "C-unwind" fn(c_int, *mut sockaddr, *mut socklen_
 type ConnectFn = unsafe extern "C-unwind" fn(c_int, *const sockaddr, socklen_t) -> c_int;
 type ShutdownFn = unsafe extern "C-unwind" fn(c_int, c_int) -> c_int;
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     // SAFETY: the program's arguments, passed on unchanged.
     socket_by(unsafe { kernel!(SYS_socket, c"socket" as SocketFn; domain, kind, protocol) })
@@ -32,7 +32,7 @@ pub(crate) fn socket_by(kernel: impl Kernel) -> isize {
 
 alias!(__socket = socket);
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn socketpair(
     domain: c_int,
     kind: c_int,
@@ -62,13 +62,13 @@ pub(crate) fn opened_by(kernel: impl Kernel) -> isize {
     opened(numbering_first(kernel) as c_int, Origin::Fresh) as isize
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn accept(fd: c_int, from: *mut sockaddr, len: *mut socklen_t) -> c_int {
     // SAFETY: the program's arguments, passed on unchanged.
     opened_by(unsafe { kernel!(SYS_accept, c"accept" as AcceptFn; fd, from, len) }) as c_int
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn accept4(
     fd: c_int,
     from: *mut sockaddr,
@@ -80,7 +80,7 @@ unsafe extern "C-unwind" fn accept4(
         as c_int
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn connect(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int {
     // SAFETY: the program's arguments, passed on unchanged.
     connect_by(fd, unsafe { kernel!(SYS_connect, c"connect" as ConnectFn; fd, to, len) }) as c_int
@@ -96,7 +96,7 @@ pub(crate) fn connect_by(fd: c_int, kernel: impl Kernel) -> isize {
 
 alias!(__connect = connect);
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
     // SAFETY: the program's arguments, passed on unchanged.
     let kernel = unsafe { kernel!(SYS_shutdown, c"shutdown" as ShutdownFn; fd, how) };

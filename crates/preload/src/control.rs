@@ -22,7 +22,7 @@ type IoctlFn = unsafe extern "C-unwind" fn(c_int, c_ulong, usize) -> c_int;
 /// `SIOCOUTQNSD`: unix(7), tcp(7).
 const SIOCOUTQNSD: c_ulong = 0x894b;
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
     // SAFETY: the program's arguments, passed on unchanged.
     let kernel = unsafe { kernel!(SYS_fcntl, c"fcntl64" as FcntlFn; fd, command, argument) };
@@ -78,7 +78,7 @@ pub(crate) fn fcntl_by(fd: c_int, command: c_int, argument: usize, kernel: impl 
 
 alias!(fcntl64 = fcntl, __fcntl = fcntl);
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
     // SAFETY: the program's arguments, passed on unchanged.
     let kernel = unsafe { kernel!(SYS_ioctl, c"ioctl" as IoctlFn; fd, request, argument) };

@@ -89,7 +89,7 @@ pub(crate) fn not_open() -> c_int {
     -1
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
     // SAFETY: the program's arguments, passed on unchanged.
     close_by(fd, unsafe { kernel!(SYS_close, c"close" as OneFn; fd) }) as c_int
@@ -115,7 +115,7 @@ pub(crate) fn close_by(fd: c_int, kernel: impl Kernel) -> isize {
 
 alias!(__close = close);
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     close_range_by(first, last, flags, |first, last| {
         // SAFETY: closes a part of the range that the program names.
@@ -169,7 +169,7 @@ fn around_own(first: c_uint, last: c_uint, range: impl Fn(c_uint, c_uint) -> c_i
     }
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn closefrom(first: c_int) {
     let first = first.max(0) as c_uint;
     let has_own = || within(|library| library.next_own(first)).flatten().is_some();
@@ -193,7 +193,7 @@ pub(crate) fn duplicated(old: c_int, new: c_int) -> c_int {
     new
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn dup(old: c_int) -> c_int {
     // SAFETY: the program's arguments, passed on unchanged.
     dup_by(old, unsafe { kernel!(SYS_dup, c"dup" as OneFn; old) }) as c_int
@@ -225,7 +225,7 @@ pub(crate) fn replace(old: c_int, new: c_int, kernel: impl Kernel) -> isize {
     if result >= 0 && old != new { duplicated(old, new) as isize } else { result }
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn dup2(old: c_int, new: c_int) -> c_int {
     // SAFETY: the program's arguments, passed on unchanged.
     replace(old, new, unsafe { kernel!(older SYS_dup2, c"dup2" as TwoFn; old, new) }) as c_int
@@ -233,7 +233,7 @@ unsafe extern "C-unwind" fn dup2(old: c_int, new: c_int) -> c_int {
 
 alias!(__dup2 = dup2);
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
     // SAFETY: the program's arguments, passed on unchanged.
     let kernel = unsafe { kernel!(SYS_dup3, c"dup3" as ThreeFn; old, new, flags) };
@@ -248,7 +248,7 @@ pub(crate) fn dup3_by(old: c_int, new: c_int, flags: c_int, kernel: impl Kernel)
     replace(old, new, kernel)
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn pipe(ends: *mut c_int) -> c_int {
     // SAFETY: the program's arguments, passed on unchanged.
     pipe_by(ends, unsafe { kernel!(older SYS_pipe, c"pipe" as PipeFn; ends) }) as c_int
@@ -256,7 +256,7 @@ unsafe extern "C-unwind" fn pipe(ends: *mut c_int) -> c_int {
 
 alias!(__pipe = pipe);
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn pipe2(ends: *mut c_int, flags: c_int) -> c_int {
     // SAFETY: the program's arguments, passed on unchanged.
     pipe_by(ends, unsafe { kernel!(SYS_pipe2, c"pipe2" as Pipe2Fn; ends, flags) }) as c_int

@@ -58,14 +58,14 @@ fn inherited_by(actions: *const c_void) -> Inherited {
     if actions.is_null() { Inherited::OpenOverExec } else { Inherited::All }
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn system(command: Path) -> c_int {
     type SystemFn = unsafe extern "C-unwind" fn(Path) -> c_int;
     // SAFETY: the program's arguments, passed on unchanged.
     making(Inherited::OpenOverExec, || unsafe { next!(c"system" as SystemFn)(command) })
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn wordexp(words: Path, found: *mut c_void, flags: c_int) -> c_int {
     type WordsFn = unsafe extern "C-unwind" fn(Path, *mut c_void, c_int) -> c_int;
     // SAFETY: the program's arguments, passed on unchanged.
@@ -106,7 +106,7 @@ fn start_found<R>(name: Path, variables: List, run: impl FnOnce(Path, List) -> R
     follow::with(name, variables, |variables| loaded::start_found(name, variables, run))
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn execve(path: Path, words: List, variables: List) -> c_int {
     replacing(|| {
         start(path, variables, |path, variables| {
@@ -117,7 +117,7 @@ unsafe extern "C-unwind" fn execve(path: Path, words: List, variables: List) -> 
     })
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn execv(path: Path, words: List) -> c_int {
     replacing(|| {
         start(path, environment(), |path, variables| {
@@ -128,7 +128,7 @@ unsafe extern "C-unwind" fn execv(path: Path, words: List) -> c_int {
     })
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn execvp(name: Path, words: List) -> c_int {
     replacing(|| {
         start_found(name, environment(), |name, variables| {
@@ -139,7 +139,7 @@ unsafe extern "C-unwind" fn execvp(name: Path, words: List) -> c_int {
     })
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn execvpe(name: Path, words: List, variables: List) -> c_int {
     replacing(|| {
         start_found(name, variables, |name, variables| {
@@ -155,7 +155,7 @@ unsafe extern "C-unwind" fn execvpe(name: Path, words: List, variables: List) ->
 /// function.
 macro_rules! spawns {
     ($($name:ident = $next:literal, $found:ident;)+) => {$(
-        #[unsafe(no_mangle)]
+        #[cfg_attr(not(test), unsafe(no_mangle))]
         unsafe extern "C-unwind" fn $name(
             process: *mut c_int,
             program: Path,
@@ -216,7 +216,7 @@ asks_first!(before_end; _exit = 0, _Exit = 0, quick_exit = 0);
 
 /// Notes that a new program will get `fd`: the session goes home now and stays in the kernel,
 /// because the C library duplicates the descriptor inside the child, unseen.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn posix_spawn_file_actions_adddup2(
     actions: *mut c_void,
     fd: c_int,

@@ -24,7 +24,7 @@ type SpliceFn =
 type TeeFn = unsafe extern "C-unwind" fn(c_int, c_int, usize, c_uint) -> isize;
 type VmSpliceFn = unsafe extern "C-unwind" fn(c_int, *const iovec, usize, c_uint) -> isize;
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn sendfile(
     out: c_int,
     file: c_int,
@@ -131,7 +131,7 @@ pub(crate) fn both_home_by(from: c_int, to: c_int, kernel: impl Kernel) -> isize
     home_by(to, kernel)
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn splice(
     from: c_int,
     from_offset: *mut off64_t,
@@ -147,13 +147,13 @@ unsafe extern "C-unwind" fn splice(
     both_home_by(from, to, kernel)
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn tee(from: c_int, to: c_int, len: usize, flags: c_uint) -> isize {
     // SAFETY: the program's arguments, passed on unchanged.
     both_home_by(from, to, unsafe { kernel!(SYS_tee, c"tee" as TeeFn; from, to, len, flags) })
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn vmsplice(
     fd: c_int,
     at: *const iovec,

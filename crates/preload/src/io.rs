@@ -26,7 +26,7 @@ pub(crate) fn is_surely_kernel_only(fd: c_int) -> bool {
 type ReadFn = unsafe extern "C-unwind" fn(c_int, *mut c_void, usize) -> isize;
 type Vector2Fn = unsafe extern "C-unwind" fn(c_int, *const iovec, c_int, i64, c_int) -> isize;
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn read(fd: c_int, at: *mut c_void, len: usize) -> isize {
     if is_surely_kernel_only(fd) {
         // SAFETY: the program's arguments, passed on unchanged.
@@ -49,7 +49,7 @@ pub(crate) fn read_by(fd: c_int, at: *mut c_void, len: usize, kernel: impl Kerne
 
 alias!(__read = read);
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn __read_chk(
     fd: c_int,
     at: *mut c_void,
@@ -64,7 +64,7 @@ unsafe extern "C-unwind" fn __read_chk(
     unsafe { core::mem::transmute::<usize, ReadFn>(same)(fd, at, len) }
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn write(fd: c_int, at: *const c_void, len: usize) -> isize {
     if is_surely_kernel_only(fd) {
         // SAFETY: the program's arguments, passed on unchanged.
@@ -87,7 +87,7 @@ pub(crate) fn write_by(fd: c_int, at: *const c_void, len: usize, kernel: impl Ke
 
 alias!(__write = write);
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn readv(fd: c_int, at: *const iovec, count: c_int) -> isize {
     // SAFETY: the program's arguments, passed on unchanged.
     let kernel = unsafe { kernel!(SYS_readv, c"readv" as VectorFn; fd, at, count) };
@@ -104,7 +104,7 @@ pub(crate) fn readv_by(fd: c_int, at: *const iovec, count: usize, kernel: impl K
     )
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn writev(fd: c_int, at: *const iovec, count: c_int) -> isize {
     // SAFETY: the program's arguments, passed on unchanged.
     let kernel = unsafe { kernel!(SYS_writev, c"writev" as VectorFn; fd, at, count) };
@@ -116,7 +116,7 @@ pub(crate) fn writev_by(fd: c_int, at: *const iovec, count: usize, kernel: impl 
     send(fd, Send::default(), None, Buffers::Many(at, count), kernel)
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn preadv2(
     fd: c_int,
     at: *const iovec,
@@ -153,7 +153,7 @@ pub(crate) fn preadv2_by(
 
 alias!(preadv64v2 = preadv2);
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn pwritev2(
     fd: c_int,
     at: *const iovec,

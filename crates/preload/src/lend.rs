@@ -16,7 +16,7 @@ use sojourn_lending::{
 const _: () = assert!(size_of::<Lent>() <= 32 && align_of::<Lent>() <= 8);
 
 /// The table.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 #[allow(non_upper_case_globals, reason = "the name is C's")]
 pub(crate) static sojourn_buffers_v1: Table = Table { loan, give_back, reserve, commit, forget };
 

@@ -17,6 +17,9 @@
 //! around such a call have nothing to drop, so that a cancelled thread can be unwound through them.
 
 #![allow(unsafe_code, reason = "the C interface: raw pointers come in, and calls go out to C")]
+// A build for unit tests exports nothing: the functions would take the place of the C library's in
+// the test program itself.
+#![cfg_attr(test, allow(dead_code, non_snake_case, reason = "C's names, which nobody calls"))]
 
 #[cfg(not(all(
     any(target_arch = "x86_64", target_arch = "aarch64"),

@@ -28,7 +28,7 @@ type SendMMsgFn = unsafe extern "C-unwind" fn(c_int, *mut mmsghdr, c_uint, c_int
 type RecvMMsgFn =
     unsafe extern "C-unwind" fn(c_int, *mut mmsghdr, c_uint, c_int, *mut timespec) -> c_int;
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> isize {
     // SAFETY: the program's arguments, passed on unchanged.
     let kernel = unsafe { kernel!(SYS_sendmsg, c"sendmsg" as SendMsgFn; fd, message, flags) };
@@ -101,7 +101,7 @@ pub(crate) fn each_passed(header: &msghdr, mut passing: impl FnMut(c_int)) {
     }
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> isize {
     // SAFETY: the program's arguments, passed on unchanged.
     let kernel = unsafe { kernel!(SYS_recvmsg, c"recvmsg" as RecvMsgFn; fd, message, flags) };
@@ -245,7 +245,7 @@ fn note_received(header: &msghdr) {
     }
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn sendmmsg(
     fd: c_int,
     messages: *mut mmsghdr,
@@ -317,7 +317,7 @@ fn send_datagrams(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int
 
 alias!(__sendmmsg = sendmmsg);
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn recvmmsg(
     fd: c_int,
     messages: *mut mmsghdr,

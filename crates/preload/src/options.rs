@@ -27,7 +27,7 @@ fn is_told_otherwise(setting: Setting) -> bool {
     matches!(setting, Timeout | Home | DatagramsObey | DatagramsOffered)
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn setsockopt(
     fd: c_int,
     level: c_int,
@@ -152,7 +152,7 @@ fn number_at(value: *const c_void, len: socklen_t) -> Option<c_int> {
     unsafe { buffers::structure(bytes) }.map(c_int::from_ne_bytes)
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn getsockopt(
     fd: c_int,
     level: c_int,

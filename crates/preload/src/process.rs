@@ -102,7 +102,7 @@ unsafe extern "C" fn in_child() {
 }
 
 /// Replaces `_Fork`, the `fork` without the C library's handlers (POSIX.1-2024).
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn _Fork() -> c_int {
     // SAFETY: the program's arguments, passed on unchanged.
     let fork = || unsafe { next!(c"_Fork" as unsafe extern "C-unwind" fn() -> c_int)() };
@@ -264,7 +264,7 @@ pub(crate) fn end_if_cancelled() {
 
 /// Replaces pthread_cancel(3). A thread that waits in the library is in no cancellation point, so
 /// all sessions go home for good: the thread repeats its call in the kernel.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn pthread_cancel(thread: libc::pthread_t) -> c_int {
     CANCELS.fetch_add(1, Ordering::SeqCst);
     if number_of(thread) == Some(raw::process_number()) {
@@ -313,7 +313,7 @@ fn standard_replaced() {
     }
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn daemon(keep_directory: c_int, keep_open: c_int) -> c_int {
     is_open(); // Registers the handlers of `fork`, at the latest.
     if keep_open == 0 {
@@ -332,7 +332,7 @@ unsafe extern "C-unwind" fn daemon(keep_directory: c_int, keep_open: c_int) -> c
     result
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn login_tty(fd: c_int) -> c_int {
     (0..3).chain([fd]).for_each(|fd| tell(|library| library.replacing(fd)));
     // SAFETY: the program's arguments, passed on unchanged.
@@ -341,7 +341,7 @@ unsafe extern "C-unwind" fn login_tty(fd: c_int) -> c_int {
     result
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn forkpty(
     main: *mut c_int,
     name: *mut libc::c_char,

@@ -183,7 +183,7 @@ fn poll_copied(fds: &mut [PollFd], terms: WaitTerms) -> Option<Result<usize, Err
     Some(found)
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn poll(fds: *mut PollFd, count: nfds_t, limit: c_int) -> c_int {
     // SAFETY: the program's arguments, passed on unchanged.
     let kernel = unsafe { kernel!(older SYS_poll, c"poll" as PollFn; fds, count, limit) };
@@ -192,7 +192,7 @@ unsafe extern "C-unwind" fn poll(fds: *mut PollFd, count: nfds_t, limit: c_int) 
 
 alias!(__poll = poll);
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn __poll_chk(
     fds: *mut PollFd,
     count: nfds_t,
@@ -207,7 +207,7 @@ unsafe extern "C-unwind" fn __poll_chk(
     unsafe { core::mem::transmute::<usize, PollFn>(same)(fds, count, limit) }
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn ppoll(
     fds: *mut PollFd,
     count: nfds_t,
@@ -219,7 +219,7 @@ unsafe extern "C-unwind" fn ppoll(
     poll_by(fds, count, || terms(limit, mask), kernel) as c_int
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn __ppoll_chk(
     fds: *mut PollFd,
     count: nfds_t,
@@ -245,21 +245,21 @@ pub(crate) fn epoll_create_by(kernel: impl Kernel) -> isize {
     set
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn epoll_create(size: c_int) -> c_int {
     // SAFETY: the program's arguments, passed on unchanged.
     epoll_create_by(unsafe { kernel!(older SYS_epoll_create, c"epoll_create" as CreateFn; size) })
         as c_int
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn epoll_create1(flags: c_int) -> c_int {
     // SAFETY: the program's arguments, passed on unchanged.
     epoll_create_by(unsafe { kernel!(SYS_epoll_create1, c"epoll_create1" as CreateFn; flags) })
         as c_int
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn epoll_ctl(
     set: c_int,
     operation: c_int,
@@ -353,7 +353,7 @@ pub(crate) fn epoll_wait_by(
     served.map_or_else(kernel, errno::count)
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn epoll_wait(
     set: c_int,
     events: *mut EpollEvent,
@@ -367,7 +367,7 @@ unsafe extern "C-unwind" fn epoll_wait(
     epoll_wait_by(set, events, count, || Some(WaitTerms::of_ms(limit)), kernel) as c_int
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn epoll_pwait(
     set: c_int,
     events: *mut EpollEvent,
@@ -381,7 +381,7 @@ unsafe extern "C-unwind" fn epoll_pwait(
     epoll_wait_by(set, events, count, || masked(limit, mask), kernel) as c_int
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn epoll_pwait2(
     set: c_int,
     events: *mut EpollEvent,

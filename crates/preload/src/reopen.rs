@@ -48,14 +48,14 @@ pub(crate) fn open_by(flags: c_int, kernel: impl Kernel) -> isize {
 
 // In C the mode is a variable argument. If the program does not pass one, the kernel ignores the
 // value.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn open(path: *const c_char, flags: c_int, mode: u32) -> c_int {
     // SAFETY: the program's arguments, passed on unchanged.
     open_by(flags, unsafe { kernel!(older SYS_open, c"open" as OpenFn; path, flags, mode) })
         as c_int
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn openat(
     folder: c_int,
     path: *const c_char,
@@ -67,20 +67,20 @@ unsafe extern "C-unwind" fn openat(
         as c_int
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn __open_2(path: *const c_char, flags: c_int) -> c_int {
     // SAFETY: the program's arguments, passed on unchanged.
     open_by(flags, || unsafe { next!(c"__open_2" as Open2Fn)(path, flags) } as isize) as c_int
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn __openat_2(folder: c_int, path: *const c_char, flags: c_int) -> c_int {
     // SAFETY: the program's arguments, passed on unchanged.
     open_by(flags, || unsafe { next!(c"__openat_2" as OpenAt2Fn)(folder, path, flags) } as isize)
         as c_int
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn creat(path: *const c_char, mode: u32) -> c_int {
     // SAFETY: the program's arguments, passed on unchanged.
     open_by(libc::O_TRUNC, || unsafe { next!(c"creat" as CreateFn)(path, mode) } as isize) as c_int

@@ -19,7 +19,7 @@ pub(crate) fn is_here() -> bool {
 
 /// Answers AddressSanitizer's question for options at its start, unless the program answers it. By
 /// default, AddressSanitizer ends a program into which any library is loaded before its own.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 extern "C" fn __asan_default_options() -> *const c_char {
     c"verify_asan_link_order=0".as_ptr()
 }

@@ -221,7 +221,7 @@ pub(crate) fn select_by(
     served().map_or_else(kernel, errno::count)
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn select(
     count: c_int,
     input: *mut fd_set,
@@ -271,7 +271,7 @@ fn to_span(limit: timeval) -> Option<Duration> {
 
 alias!(__select = select);
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn pselect(
     count: c_int,
     input: *mut fd_set,

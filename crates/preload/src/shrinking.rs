@@ -18,7 +18,7 @@ use libc::{iovec, off64_t};
 /// Defines functions after whose calls memory may be inaccessible.
 macro_rules! forgetting {
     ($($name:ident = $number:ident, $text:literal ($($argument:ident: $type:ty),+) -> $result:ty;)+) => {$(
-        #[unsafe(no_mangle)]
+        #[cfg_attr(not(test), unsafe(no_mangle))]
         unsafe extern "C-unwind" fn $name($($argument: $type),+) -> $result {
             type Next = unsafe extern "C-unwind" fn($($type),+) -> $result;
             // SAFETY: the program's arguments, passed on unchanged.
@@ -48,7 +48,7 @@ pub(crate) fn advised(advice: c_int) {
 }
 
 // By system call: a program's allocator may give advice before symbols can be looked up.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> c_int {
     advised(advice);
     let arguments = [at as usize, len, advice as usize, 0, 0, 0];
@@ -58,14 +58,14 @@ unsafe extern "C-unwind" fn madvise(at: *mut c_void, len: usize, advice: c_int) 
 
 // The kernel's call of the name `brk` has another result than the C library's function. The library
 // itself calls neither.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn brk(end: *mut c_void) -> c_int {
     buffers::forget();
     // SAFETY: the program's arguments, passed on unchanged.
     unsafe { next!(c"brk" as unsafe extern "C-unwind" fn(*mut c_void) -> c_int)(end) }
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn sbrk(change: isize) -> *mut c_void {
     if change < 0 {
         buffers::forget();

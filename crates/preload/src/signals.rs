@@ -124,7 +124,7 @@ fn translate(action: &mut Action) {
     }
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn sigaction(
     signal: c_int,
     new: *const Action,
@@ -334,7 +334,7 @@ fn only(signal: c_int) -> sigset_t {
     set
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
     let restarts = INTERRUPTING.load(Ordering::Relaxed) & bit(signal) == 0;
     install(signal, handler, if restarts { libc::SA_RESTART } else { 0 }, only(signal))
@@ -342,7 +342,7 @@ unsafe extern "C-unwind" fn signal(signal: c_int, handler: sighandler_t) -> sigh
 
 alias!(bsd_signal = signal, ssignal = signal);
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
     install(signal, handler, libc::SA_RESETHAND | libc::SA_NODEFER, no_signals())
 }
@@ -351,7 +351,7 @@ alias!(__sysv_signal = sysv_signal);
 
 /// Implements sigset(3): installs a handler without flags and unblocks the signal, or blocks it
 /// (`SIG_HOLD`). Returns `SIG_HOLD` if the signal was blocked before, else the previous handler.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn sigset(signal: c_int, handler: sighandler_t) -> sighandler_t {
     /// `SIG_HOLD` of `<signal.h>`.
     const HOLD: sighandler_t = 2;
@@ -390,7 +390,7 @@ unsafe extern "C-unwind" fn sigset(signal: c_int, handler: sighandler_t) -> sigh
     }
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn siginterrupt(signal: c_int, interrupts: c_int) -> c_int {
     // SAFETY: zeroes are an action; both calls get a local one.
     unsafe {

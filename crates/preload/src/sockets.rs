@@ -79,7 +79,7 @@ pub(crate) fn send_flags(fd: c_int, flags: c_int) -> Option<Send> {
     None
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn recv(fd: c_int, at: *mut c_void, len: usize, flags: c_int) -> isize {
     // SAFETY: the program's arguments, passed on unchanged.
     let kernel = move || unsafe { next!(c"recv" as RecvFn)(fd, at, len, flags) };
@@ -88,7 +88,7 @@ unsafe extern "C-unwind" fn recv(fd: c_int, at: *mut c_void, len: usize, flags: 
     transfer::receive(fd, ReceiveFlags { how, given: Some(flags) }, buffers, kernel)
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn __recv_chk(
     fd: c_int,
     at: *mut c_void,
@@ -104,7 +104,7 @@ unsafe extern "C-unwind" fn __recv_chk(
     unsafe { core::mem::transmute::<usize, RecvFn>(same)(fd, at, len, flags) }
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn recvfrom(
     fd: c_int,
     at: *mut c_void,
@@ -249,7 +249,7 @@ pub(crate) fn peer_name(fd: c_int, name: &mut libc::sockaddr_un) -> usize {
     if has_name { len as usize } else { 0 }
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn __recvfrom_chk(
     fd: c_int,
     at: *mut c_void,
@@ -267,7 +267,7 @@ unsafe extern "C-unwind" fn __recvfrom_chk(
     unsafe { core::mem::transmute::<usize, RecvFromFn>(same)(fd, at, len, flags, from, from_len) }
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn send(fd: c_int, at: *const c_void, len: usize, flags: c_int) -> isize {
     // SAFETY: the program's arguments, passed on unchanged.
     let kernel = move || unsafe { next!(c"send" as SendFn)(fd, at, len, flags) };
@@ -278,7 +278,7 @@ unsafe extern "C-unwind" fn send(fd: c_int, at: *const c_void, len: usize, flags
 
 alias!(__send = send);
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn sendto(
     fd: c_int,
     at: *const c_void,

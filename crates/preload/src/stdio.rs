@@ -162,13 +162,13 @@ type DescriptorFn = unsafe extern "C-unwind" fn(c_int, *const c_char) -> *mut FI
 type ReopenFn = unsafe extern "C-unwind" fn(*const c_char, *const c_char, *mut FILE) -> *mut FILE;
 type CloseFn = unsafe extern "C-unwind" fn(*mut FILE) -> c_int;
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
     // SAFETY: the program's arguments, passed on unchanged.
     made(unsafe { next!(c"fdopen" as DescriptorFn)(fd, mode) }, false)
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn fopen(path: *const c_char, mode: *const c_char) -> *mut FILE {
     // SAFETY: the program's arguments, passed on unchanged.
     unsafe { shrinking::stream_opened(mode) };
@@ -178,7 +178,7 @@ unsafe extern "C-unwind" fn fopen(path: *const c_char, mode: *const c_char) -> *
 
 alias!(fopen64 = fopen);
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn popen(command: *const c_char, mode: *const c_char) -> *mut FILE {
     // SAFETY: the program's arguments, passed on unchanged.
     let open = || unsafe { next!(c"popen" as OpenFn)(command, mode) };
@@ -189,7 +189,7 @@ unsafe extern "C-unwind" fn popen(command: *const c_char, mode: *const c_char) -
     made(file, true)
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn freopen(
     path: *const c_char,
     mode: *const c_char,
@@ -207,7 +207,7 @@ unsafe extern "C-unwind" fn freopen(
 
 alias!(freopen64 = freopen);
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn fclose(file: *mut FILE) -> c_int {
     closing(file, true);
     // SAFETY: the program's arguments, passed on unchanged.
@@ -216,7 +216,7 @@ unsafe extern "C-unwind" fn fclose(file: *mut FILE) -> c_int {
     result
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn pclose(file: *mut FILE) -> c_int {
     closing(file, true);
     // SAFETY: the program's arguments, passed on unchanged.

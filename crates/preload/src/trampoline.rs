@@ -167,7 +167,7 @@ macro_rules! asks_first {
             static ENTRY: $crate::trampoline::Interposer =
                 $crate::trampoline::Interposer::new(stringify!($name), $detail);
             #[unsafe(naked)]
-            #[unsafe(no_mangle)]
+            #[cfg_attr(not(test), unsafe(no_mangle))]
             unsafe extern "C" fn $name() {
                 #[cfg(target_arch = "x86_64")]
                 core::arch::naked_asm!(
@@ -218,7 +218,7 @@ macro_rules! alias {
     ($($name:ident = $function:path),+ $(,)?) => {$(
         const _: () = {
             #[unsafe(naked)]
-            #[unsafe(no_mangle)]
+            #[cfg_attr(not(test), unsafe(no_mangle))]
             unsafe extern "C" fn $name() {
                 core::arch::naked_asm!(
                     concat!($crate::trampoline::jump!(), " {to}"),

@@ -15,7 +15,7 @@ use core::ffi::c_int;
 /// there. So neither a frame nor a return address may be on the stack when the parent goes on. The
 /// return address is kept in the register `rdi`, of which parent and child have one each.
 #[unsafe(naked)]
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 #[cfg(target_arch = "x86_64")]
 unsafe extern "C" fn vfork() -> c_int {
     core::arch::naked_asm!(
@@ -55,7 +55,7 @@ unsafe extern "C" fn vfork() -> c_int {
 /// there. So nothing may be on the stack when the parent goes on. The return address is in the
 /// register `x30`, of which parent and child have one each.
 #[unsafe(naked)]
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 #[cfg(target_arch = "aarch64")]
 unsafe extern "C" fn vfork() -> c_int {
     core::arch::naked_asm!(
@@ -94,7 +94,7 @@ unsafe extern "C" fn vfork() -> c_int {
 }
 
 #[unsafe(naked)]
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn __vfork() -> c_int {
     core::arch::naked_asm!(concat!(crate::trampoline::jump!(), " {vfork}"), vfork = sym vfork)
 }

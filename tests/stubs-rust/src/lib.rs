@@ -26,10 +26,4 @@ pub mod local {
     include!(concat!(env!("OUT_DIR"), "/local.rs"));
 }
 
-/// `crates/idl/tests/names`: everything is called like something else.
-#[allow(missing_docs, reason = "generated")]
-pub mod names {
-    include!(concat!(env!("OUT_DIR"), "/names.rs"));
-}
-
 pub mod convert;

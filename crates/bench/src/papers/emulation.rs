@@ -2,7 +2,7 @@
 //! several paths, or by a stream of Sojourn's. The program is the same for all paths that allow it
 //! (`guest/guest.c`).
 //!
-//! Read `server.rs` (what is emulated) and `examples/emulation.rs` (the library in the place of the
+//! Read `server.rs` (what is emulated) and `crates/emulation` (the library in the place of the
 //! C library's calls) first. Not here: turns and tables; see `getpid` and `pipes` of the parent.
 
 pub(super) mod client;
@@ -24,7 +24,7 @@ use sojourn_lab::{Running, Sandbox};
 
 use self::client::Client;
 use self::guests::Guests;
-pub(super) use self::guests::LIBRARY;
+pub(crate) use self::guests::LIBRARY;
 use crate::local::process;
 use crate::local::server::Admin;
 use crate::os;

@@ -31,7 +31,7 @@ const HOW: &str = "One C program asks for its process number again and again and
     which only the server gives. Spinning: both sides ask again and again, on two processors. \
     Sleeping: both sleep in the kernel at once; on one processor or on two, whichever is faster. The \
     server answers nothing else meanwhile. Cycles are those of the time-stamp counter. The library \
-    and the loader’s door are those of a benchmark (examples/emulation.rs): Sojourn itself leaves \
+    and the loader’s door are those of a benchmark (crates/emulation): Sojourn itself leaves \
     getpid to the kernel.";
 
 pub(crate) fn section(emulation: &Emulation, quick: bool, progress: &Progress) -> Section {

@@ -30,14 +30,12 @@ use sojourn_wire::MacAddress;
 
 pub(crate) use self::server::Mistake;
 use self::server::SideAddresses;
-use super::emulation::parse;
+use super::emulation::{LIBRARY, parse};
 use crate::local::process;
 use crate::os;
 use crate::udp::world::Placement;
 
 const GUEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/datagrams"));
-/// The emulation library, in the folder of release builds.
-const LIBRARY: &str = "examples/libemulation.so";
 /// The port of both ends.
 const PORT: &str = "5000";
 /// The last number of the servers' addresses: beside those of the hosts, so that their kernels take
@@ -170,7 +168,7 @@ impl Hosts {
         command.args([&own.to_string(), PORT, &peer.to_string(), PORT]);
         if let Some(server) = server {
             if !self.built.has(LIBRARY) {
-                bail!("{LIBRARY} is not built; `cargo xtask papers` builds it");
+                bail!("{LIBRARY} is not built; `cargo xtask build` builds it");
             }
             command.env("LD_PRELOAD", self.built.path(LIBRARY)).env("EMULATION_SERVER", server);
             command.env("EMULATION_BY", "ipc").env("EMULATION_WAIT", "park");

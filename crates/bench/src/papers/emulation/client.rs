@@ -1,7 +1,7 @@
 //! The requests of a program, or of the library in it, to the emulation server, over Sojourn IPC or
 //! over a Unix socket.
 //!
-//! The library of `examples/emulation.rs` includes this file too, so the file uses nothing of this
+//! The library of `crates/emulation` includes this file too, so the file uses nothing of this
 //! crate. Not here: the calls that become requests (that library), and the answers (`server.rs`).
 
 use std::io::{Error, ErrorKind, Read, Result, Write};

@@ -13,8 +13,8 @@ use sojourn_lab::Built;
 const DYNAMIC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/guest"));
 const STATIC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/guest-static"));
 
-/// The path of the emulation library, relative to the folder of release builds.
-pub(crate) const LIBRARY: &str = "examples/libemulation.so";
+/// The emulation library, in the folder of release builds.
+pub(crate) const LIBRARY: &str = "libsojourn_emulation.so";
 
 /// The programs, in a folder that Drop removes.
 pub(super) struct Guests {
@@ -59,7 +59,7 @@ impl Guests {
     fn file(&self, name: &str) -> Result<PathBuf> {
         if !self.built.has(name) {
             bail!(
-                "{} is not built; `cargo xtask papers` builds it",
+                "{} is not built; `cargo xtask build` builds it",
                 self.built.path(name).display()
             );
         }

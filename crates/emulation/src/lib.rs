@@ -4,12 +4,13 @@
 //! It has both doors that Sojourn's own library has. Preloaded into a dynamic program it stands
 //! before the C library's functions. Preloaded into the loader `sojourn-abi` it gives that the
 //! table of functions that a program's rewritten system calls go to. It is no part of Sojourn: it
-//! exists to measure what a call costs that a server answers. Read `src/papers/emulation/server.rs`
+//! exists to measure what a call costs that a server answers. Read
+//! `crates/bench/src/papers/emulation/server.rs`
 //! first.
 
 #![allow(unsafe_code, reason = "the C interface: raw pointers come in, and system calls go out")]
 
-#[path = "../src/papers/emulation/client.rs"]
+#[path = "../../bench/src/papers/emulation/client.rs"]
 #[allow(dead_code, reason = "shared with the benchmark, which asks for more")]
 mod client;
 
