@@ -6,12 +6,12 @@
 //! many tests fail, nothing is run again. Not here: the building and running of one program
 //! (`test_programs`), and the other checks (`test`).
 
+use crate::queue::Queue;
 use crate::steps::Stopwatch;
 use crate::test_programs::{Outcome, TestProgram, build};
 use anyhow::{Result, bail};
 use std::collections::VecDeque;
 use std::sync::mpsc::channel;
-use std::sync::{Mutex, PoisonError};
 
 /// Largest number of failed test programs for a second run.
 const PROGRAMS_MAX: usize = 10;
@@ -22,20 +22,20 @@ const TESTS_MAX: usize = 20;
 /// first, one at a time; a quick run leaves them out.
 #[rustfmt::skip]
 const SLOW: &[&str] = &[
-    "system/conform", "preload/away", "system/network_programs", "library/deaths",
-    "system/programs", "idl/c_backend", "preload/handlers", "system/network_events",
-    "library/moves", "preload/conform", "system/crowd", "preload/stack",
-    "system/network_server", "system/network_ports", "server/apart",
-    "system/network_udp_home_server", "system/network_udp", "system/hostile", "system/hold",
-    "library/sojourn_library", "stream/fuzz_run", "proto/simulation", "targets/corpora",
-    "system/buffers", "system/why", "system/abi", "idl/names", "system/network_udp_server",
-    "system/network", "system/network_home_server", "server/hostile", "idl/depth",
-    "system/network_survivors", "system/churn", "system/network_options",
-    "protocol/sojourn_protocol", "interop/pairs", "abi/objdump", "interop/attack",
-    "system/network_protocol_server", "system/network_udp_told", "system/network_moves",
-    "system/abi_odd", "system/network_udp_weather", "system/network_routers", "bench/smoke",
-    "system/network_rules", "system/torture", "system/network_udp_paths",
-    "system/network_udp_moves", "preload/rewriting",
+    "system/conform", "idl/depth", "preload/rewriting", "system/network_programs",
+    "preload/tables", "system/hostile", "system/abi", "idl/c_backend", "library/sojourn_library",
+    "system/network_udp_server", "system/network_events", "system/network", "system/crowd",
+    "system/network_ports", "server/apart", "idl/names", "preload/stack", "targets/corpora",
+    "preload/away", "system/abi_odd", "system/network_server", "system/network_survivors",
+    "system/hold", "library/deaths", "system/network_udp_home_server",
+    "system/network_home_server", "system/network_udp", "system/why", "system/buffers",
+    "stream/fuzz_run", "interop/pairs", "system/churn", "library/moves",
+    "system/network_protocol_server", "protocol/sojourn_protocol", "abi/objdump",
+    "system/network_options", "preload/programs", "interop/attack", "server/held",
+    "server/hostile", "system/network_moves", "preload/unseen", "system/network_udp_weather",
+    "system/network_udp_told", "system/network_udp_groups", "preload/lost", "protocol/whole",
+    "system/network_udp_paths", "bench/smoke", "system/network_routers", "preload/handlers",
+    "system/network_udp_moves", "system/network_rules", "proto/simulation",
 ];
 
 /// Which programs of the workspace run.
@@ -66,13 +66,15 @@ pub(crate) fn tests(extent: Extent) -> Result<Vec<String>> {
     eprintln!("   built: {watch}; {count} programs");
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     // Tests of the whole system wait for much of their time, a half to two thirds of it on two
-    // processors. Beside each other two such programs were no faster, and tests that wait for what
-    // others do ran out of time.
+    // processors. Beside each other two whole programs of them were no faster, and tests that wait
+    // for what others do ran out of time; so only the last test of a program has others beside it.
     // The compiler beside them, even where it has the processors only when nothing else wants them
     // (SCHED_IDLE, or a control group with cpu.idle), made `deaths` six times as slow.
-    let at_once = AtOnce { programs: 1, tests: processors + processors.div_ceil(2) };
+    let tests = processors + processors.div_ceil(2);
+    let at_once = AtOnce { programs: processors, tests, beside: 1 };
     let mut failed = run_all(slow, at_once)?;
-    failed.extend(run_all(quick, AtOnce { programs: processors, tests: processors })?);
+    let at_once = AtOnce { programs: processors, tests: processors, beside: usize::MAX };
+    failed.extend(run_all(quick, at_once)?);
     if !is_worth_another(&failed) {
         let names: Vec<_> = failed.iter().map(|failure| failure.program.name.as_str()).collect();
         bail!("tests: failed: {}", names.join(", "));
@@ -105,23 +107,24 @@ struct AtOnce {
     programs: usize,
     /// Tests of each program.
     tests: usize,
+    /// The most unfinished tests of other programs beside which a program begins.
+    beside: usize,
 }
 
 /// Runs programs, and prints what each has printed when it ends. Returns those that failed.
 fn run_all(programs: VecDeque<TestProgram>, at_once: AtOnce) -> Result<Vec<Failure>> {
     let count = programs.len();
-    let waiting = Mutex::new(programs);
+    let queue = Queue::new(programs, at_once.beside);
     let (sender, ended) = channel();
     let mut failed = Vec::new();
     std::thread::scope(|scope| {
         for _ in 0..at_once.programs {
-            let (waiting, sender) = (&waiting, sender.clone());
+            let (queue, sender) = (&queue, sender.clone());
             scope.spawn(move || {
-                loop {
-                    // The lock ends with the statement; the program runs without it.
-                    let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-                    let Some(program) = next else { return };
-                    let outcome = program.run(at_once.tests, &[]);
+                while let Some(program) = queue.take() {
+                    let tell = |unfinished| queue.note(&program.name, unfinished);
+                    let outcome = program.run(at_once.tests, &[], &tell);
+                    queue.ended(&program.name);
                     if sender.send((program, outcome)).is_err() {
                         return;
                     }
@@ -159,7 +162,7 @@ fn is_worth_another(failed: &[Failure]) -> bool {
 fn run_again(program: &TestProgram, failed: &[String]) -> Result<Vec<String>> {
     let name = &program.name;
     eprintln!("── once more, alone: {name}: {}", failed.join(", "));
-    let outcome = program.run(1, failed)?;
+    let outcome = program.run(1, failed, &|_| ())?;
     show("once more", program, &outcome);
     if !outcome.is_well {
         bail!("{name}: failed twice: {}", failed.join(", "));
@@ -216,7 +219,7 @@ mod tests {
 
     #[test]
     fn what_failed_is_told_and_programs_share_the_time() {
-        let at_once = AtOnce { programs: 2, tests: 1 };
+        let at_once = AtOnce { programs: 2, tests: 1, beside: 1 };
         let failed = run_all(named(&["x/one", "x/two"]).into(), at_once).expect("both ran");
         assert!(failed.is_empty());
         let bad = TestProgram::named("x/bad", "false");

@@ -21,6 +21,7 @@ mod packages;
 mod pages;
 mod performance;
 mod programs;
+mod queue;
 mod redis;
 mod sanitize;
 mod signatures;

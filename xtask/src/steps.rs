@@ -4,6 +4,8 @@
 use anyhow::{Context, Result, bail};
 use std::fmt;
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 /// Clock ticks in a second, in which `/proc` counts processor time (`USER_HZ`, time(7)).
@@ -65,6 +67,43 @@ pub(crate) fn run(what: &str, command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// A check of this program's own.
+pub(crate) struct Check {
+    pub(crate) name: &'static str,
+    pub(crate) run: fn() -> Result<()>,
+}
+
+/// Runs checks of this program's own, as many at once as there are processors.
+///
+/// # Errors
+/// Those of all checks that fail, with their names.
+pub(crate) fn side_by_side(checks: &[Check]) -> Result<()> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let next = AtomicUsize::new(0);
+    let failed = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..processors {
+            scope.spawn(|| {
+                // SYNC: none: the number only decides who runs which check.
+                while let Some(Check { name, run }) =
+                    checks.get(next.fetch_add(1, Ordering::Relaxed))
+                {
+                    eprintln!("── {name}");
+                    if let Err(error) = run() {
+                        let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+                        failed.push(format!("{name}: {error:#}"));
+                    }
+                }
+            });
+        }
+    });
+    let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if !failed.is_empty() {
+        bail!("{}", failed.join("\n"));
+    }
+    Ok(())
+}
+
 /// Runs a command and returns its standard output.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
@@ -73,4 +112,19 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
         bail!("{program} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_check_that_fails_is_told_of() {
+        let well = Check { name: "one", run: || Ok(()) };
+        let wide = Check { name: "two", run: || bail!("wide") };
+        let long = Check { name: "three", run: || bail!("long") };
+        assert!(side_by_side(std::slice::from_ref(&well)).is_ok());
+        let text = side_by_side(&[wide, well, long]).expect_err("two fail").to_string();
+        assert!(text.contains("two: wide") && text.contains("three: long"), "{text}");
+    }
 }

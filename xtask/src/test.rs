@@ -2,7 +2,7 @@
 
 use crate::again::Extent;
 use crate::packages::{TEST, ensure, ensure_component, ensure_go};
-use crate::steps::{self, cargo};
+use crate::steps::{self, Check, cargo};
 use crate::{
     aarch64, again, build, c_libraries, columns, deny, forks, fuzz, layers, lengths, pages,
     signatures, test_targets,
@@ -25,22 +25,17 @@ pub(crate) fn lint() -> Result<()> {
     ensure_component("rustfmt", &["fmt", "--version"])?;
     ensure_component("clippy", &["clippy", "--version"])?;
     run_step("format", &["fmt", "--all", "--check"])?;
-    eprintln!("── layers");
-    layers::check()?;
-    eprintln!("── columns");
-    columns::check()?;
-    eprintln!("── forks");
-    forks::check()?;
-    eprintln!("── lengths");
-    lengths::check()?;
-    eprintln!("── signatures");
-    signatures::check()?;
-    eprintln!("── targets of tests");
-    test_targets::check()?;
-    eprintln!("── pages");
-    pages::check()?;
-    eprintln!("── licences, sources, advisories");
-    deny::check()?;
+    // The longest first.
+    steps::side_by_side(&[
+        Check { name: "signatures", run: signatures::check },
+        Check { name: "layers", run: layers::check },
+        Check { name: "columns", run: columns::check },
+        Check { name: "forks", run: forks::check },
+        Check { name: "lengths", run: lengths::check },
+        Check { name: "targets of tests", run: test_targets::check },
+        Check { name: "pages", run: pages::check },
+        Check { name: "licences, sources, advisories", run: deny::check },
+    ])?;
     run_step("lints", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
     // Another set of modules than that of the lints: one that is missing would fail last of all.
     models("models, checked", &["check"])?;

@@ -46,9 +46,8 @@ pub(crate) struct Outcome {
 /// # Errors
 /// If cargo fails, or prints no program.
 pub(crate) fn build() -> Result<Vec<TestProgram>> {
-    // `--tests` selects targets that have tests. `--bins` and `--examples` would also build the
-    // test harness of targets without tests, and that of an example that interposes C functions
-    // (`crates/bench/examples`) crashes.
+    // `--tests` selects targets that have tests; without it those of the documentation's examples
+    // would be built, too.
     let mut words = vec!["test", "--no-run", "--workspace", "--tests"];
     words.push("--message-format=json-render-diagnostics");
     let mut child = cargo(&words).stdout(Stdio::piped()).spawn().context("cannot run cargo")?;
@@ -77,11 +76,16 @@ fn read(line: &str) -> Option<TestProgram> {
 
 impl TestProgram {
     /// Runs the program to its end with `threads` tests at once: all of its tests, or those with
-    /// the given names.
+    /// the given names. `tell` is told how many have not ended, whenever that changes.
     ///
     /// # Errors
     /// If the program cannot be started.
-    pub(crate) fn run(&self, threads: usize, only: &[String]) -> Result<Outcome> {
+    pub(crate) fn run(
+        &self,
+        threads: usize,
+        only: &[String],
+        tell: &dyn Fn(usize),
+    ) -> Result<Outcome> {
         let mut command = Command::new(&self.path);
         if !only.is_empty() {
             command.arg("--exact").args(only);
@@ -90,12 +94,12 @@ impl TestProgram {
         if std::env::var_os("RUST_TEST_THREADS").is_none() {
             command.env("RUST_TEST_THREADS", threads.to_string());
         }
-        supervise(command).with_context(|| self.name.clone())
+        supervise(command, tell).with_context(|| self.name.clone())
     }
 }
 
 /// Runs a command to its end and keeps what it prints.
-fn supervise(mut command: Command) -> Result<Outcome> {
+fn supervise(mut command: Command, tell: &dyn Fn(usize)) -> Result<Outcome> {
     let start = Instant::now();
     // One pipe for both outputs keeps their order.
     let (reader, writer) = std::io::pipe().context("no pipe")?;
@@ -105,7 +109,7 @@ fn supervise(mut command: Command) -> Result<Outcome> {
     drop(command);
     let (sender, chunks) = channel();
     std::thread::spawn(move || pass_on(reader, &sender));
-    let mut output = collect(&chunks, &mut child)?;
+    let mut output = collect(&chunks, &mut child, tell)?;
     let status = child.wait()?;
     if !status.success() {
         output.extend_from_slice(format!("{status}\n").as_bytes());
@@ -115,12 +119,16 @@ fn supervise(mut command: Command) -> Result<Outcome> {
 }
 
 /// Collects what a program prints until it has ended; kills a program that hangs.
-fn collect(chunks: &Receiver<Vec<u8>>, child: &mut Child) -> Result<Vec<u8>> {
+fn collect(chunks: &Receiver<Vec<u8>>, child: &mut Child, tell: &dyn Fn(usize)) -> Result<Vec<u8>> {
     let mut output = Vec::new();
+    let mut unfinished = Unfinished::default();
     let mut last = Instant::now();
     loop {
         match chunks.recv_timeout(QUIET) {
             Ok(chunk) => {
+                if let Some(tests) = unfinished.after(&chunk) {
+                    tell(tests);
+                }
                 output.extend(chunk);
                 last = Instant::now();
             }
@@ -145,6 +153,39 @@ fn pass_on(mut from: impl Read, to: &Sender<Vec<u8>>) {
         if to.send(buffer[..len].to_vec()).is_err() {
             return;
         }
+    }
+}
+
+/// The tests that have not ended, by what a test program prints.
+#[derive(Default)]
+struct Unfinished {
+    /// The beginning of a line whose end has not been printed.
+    line: Vec<u8>,
+    tests: usize,
+}
+
+impl Unfinished {
+    /// Returns how many tests have not ended after this output, if it says anything about that.
+    fn after(&mut self, chunk: &[u8]) -> Option<usize> {
+        let mut is_told = false;
+        self.line.extend_from_slice(chunk);
+        while let Some(end) = self.line.iter().position(|byte| *byte == b'\n') {
+            let line = String::from_utf8_lossy(&self.line[..end]).into_owned();
+            self.line.drain(..=end);
+            let begun = line.strip_prefix("running ").and_then(|rest| {
+                rest.split_once(" test").and_then(|(count, _)| count.parse::<usize>().ok())
+            });
+            let has_ended = line.contains(" ... ") && !line.contains("has been running");
+            if let Some(tests) = begun {
+                self.tests = tests;
+            } else if has_ended {
+                self.tests = self.tests.saturating_sub(1);
+            } else {
+                continue;
+            }
+            is_told = true;
+        }
+        is_told.then_some(self.tests)
     }
 }
 
@@ -189,10 +230,19 @@ mod tests {
     }
 
     #[test]
+    fn unfinished_tests_are_counted_as_lines_come() {
+        let mut unfinished = Unfinished::default();
+        assert_eq!(unfinished.after(b"\nrunning 3 te"), None);
+        assert_eq!(unfinished.after(b"sts\ntest one ... ok\ntest two .."), Some(2));
+        assert_eq!(unfinished.after(b". ignored\ntest three has been running for over"), Some(1));
+        assert_eq!(unfinished.after(b" 60 seconds\ntest three ... FAILED\n\nfailures:\n"), Some(0));
+    }
+
+    #[test]
     fn a_program_ends_although_another_process_holds_its_pipe() {
         let mut shell = Command::new("sh");
         shell.args(["-c", "sleep 30 & echo $!; exit 3"]);
-        let outcome = supervise(shell).expect("a shell");
+        let outcome = supervise(shell, &|_| ()).expect("a shell");
         assert!(!outcome.is_well && outcome.failed.is_empty());
         assert!(outcome.time < Duration::from_secs(25), "it waited for the sleeping process");
         let printed = String::from_utf8(outcome.output).expect("text");

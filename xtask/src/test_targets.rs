@@ -7,20 +7,22 @@
 
 use crate::columns::sources;
 use crate::layers::packages;
+use crate::modules::read_crate;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// Fails with the libraries whose Cargo.toml and files differ.
+/// Fails with the libraries and programs whose Cargo.toml and files differ.
 pub(crate) fn check() -> Result<()> {
-    let here = std::env::current_dir()?;
     let files = sources()?;
     let mut found = Vec::new();
     for package in &packages()? {
-        let manifest = Path::new(package["manifest_path"].as_str().unwrap_or_default());
-        let folder = manifest.parent().context("cargo metadata: a package without a folder")?;
-        let folder = folder.strip_prefix(&here).unwrap_or(folder).join("src");
-        found.extend(faults_of(package, &written_in(&folder, &files)?));
+        for target in package["targets"].as_array().into_iter().flatten() {
+            let name = package["name"].as_str().unwrap_or_default();
+            if let Some(written) = written_for(target, &files)? {
+                found.extend(faults_of(target, written).map(|fault| format!("{name}: {fault}")));
+            }
+        }
     }
     if !found.is_empty() {
         bail!("tests that no target runs, or targets without tests:\n{}", found.join("\n"));
@@ -28,7 +30,7 @@ pub(crate) fn check() -> Result<()> {
     Ok(())
 }
 
-/// What the files of a library have.
+/// What the files of a library or a program have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Written {
     tests: bool,
@@ -37,46 +39,53 @@ struct Written {
     generated: bool,
 }
 
-fn written_in(folder: &Path, files: &[PathBuf]) -> Result<Written> {
+/// Returns true if a target is of this kind.
+fn is(target: &Value, kind: &str) -> bool {
+    target["kind"].as_array().is_some_and(|all| all.contains(&kind.into()))
+}
+
+/// Returns what the files of a library or a program have; `None` for other targets. A library's are
+/// all files beside its root and below.
+fn written_for(target: &Value, files: &[PathBuf]) -> Result<Option<Written>> {
+    let root = Path::new(target["src_path"].as_str().unwrap_or_default());
+    let root = root.strip_prefix(std::env::current_dir()?).unwrap_or(root);
+    let files: Vec<PathBuf> = if is(target, "bin") {
+        read_crate(root, &|path| std::fs::read_to_string(path).ok())?.files
+    } else if is(target, "lib") || is(target, "rlib") || is(target, "cdylib") {
+        let folder = root.parent().unwrap_or(Path::new(""));
+        files.iter().filter(|file| file.starts_with(folder)).cloned().collect()
+    } else {
+        return Ok(None);
+    };
     let mut written = Written::default();
-    for file in files.iter().filter(|file| file.starts_with(folder)) {
+    for file in &files {
         let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
         written.tests |= has_test(&text);
         written.examples |= has_example(&text);
         written.generated |= text.contains("include!(concat!(env!(\"OUT_DIR\")");
     }
-    Ok(written)
+    Ok(Some(written))
 }
 
-/// Describes how a package's library differs from what its files have. Programs have no such
-/// setting here.
-fn faults_of(package: &Value, written: &Written) -> Vec<String> {
-    let name = package["name"].as_str().unwrap_or_default();
-    let mut found = Vec::new();
-    for target in package["targets"].as_array().into_iter().flatten() {
-        let is =
-            |kind: &str| target["kind"].as_array().is_some_and(|all| all.contains(&kind.into()));
-        // Rustdoc takes examples from what Rust programs link with only.
-        let is_linked = is("lib") || is("rlib");
-        if !is_linked && !is("cdylib") {
-            continue;
+/// Describes how a target differs from what its files have.
+fn faults_of(target: &Value, written: Written) -> impl Iterator<Item = String> {
+    let name = target["name"].as_str().unwrap_or_default();
+    let compare = move |key: &str, are_written: bool, what: &str| match (
+        target[key].as_bool() == Some(true),
+        are_written,
+    ) {
+        (false, true) => Some(format!("{name} has {what}, but `{key} = false`")),
+        (true, false) if !written.generated => {
+            Some(format!("{name} has no {what}: add `{key} = false`"))
         }
-        let mut compare = |key: &str, are_written: bool, what: &str| match (
-            target[key].as_bool() == Some(true),
-            are_written,
-        ) {
-            (false, true) => found.push(format!("{name}: `{key} = false`, but it has {what}")),
-            (true, false) if !written.generated => {
-                found.push(format!("{name}: no {what}: add `{key} = false`"))
-            }
-            _ => {}
-        };
-        compare("test", written.tests, "unit tests");
-        if is_linked {
-            compare("doctest", written.examples, "examples in its documentation");
-        }
-    }
-    found
+        _ => None,
+    };
+    // Rustdoc takes examples only from what Rust programs link with.
+    let is_linked = is(target, "lib") || is(target, "rlib");
+    let examples = is_linked
+        .then(|| compare("doctest", written.examples, "examples in its documentation"))
+        .flatten();
+    compare("test", written.tests, "unit tests").into_iter().chain(examples)
 }
 
 fn has_test(text: &str) -> bool {
@@ -111,22 +120,27 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn package(test: bool, doctest: bool) -> Value {
-        json!({ "name": "one", "targets": [{ "kind": ["lib"], "test": test, "doctest": doctest }] })
+    fn library(test: bool, doctest: bool) -> Value {
+        json!({ "name": "one", "kind": ["lib"], "test": test, "doctest": doctest })
     }
 
     #[test]
     fn a_test_that_no_target_runs_is_found() {
         let written = Written { tests: true, examples: true, generated: false };
-        assert!(faults_of(&package(true, true), &written).is_empty());
-        assert_eq!(faults_of(&package(false, true), &written).len(), 1);
-        assert_eq!(faults_of(&package(false, false), &written).len(), 2);
+        assert_eq!(faults_of(&library(true, true), written).count(), 0);
+        assert_eq!(faults_of(&library(false, true), written).count(), 1);
+        assert_eq!(faults_of(&library(false, false), written).count(), 2);
+        let program = json!({ "name": "one", "kind": ["bin"], "test": false, "doctest": false });
+        assert_eq!(faults_of(&program, written).count(), 1);
     }
 
     #[test]
     fn a_target_without_tests_is_found() {
-        assert!(faults_of(&package(false, false), &Written::default()).is_empty());
-        assert_eq!(faults_of(&package(true, true), &Written::default()).len(), 2);
+        let written = Written::default();
+        assert_eq!(faults_of(&library(false, false), written).count(), 0);
+        assert_eq!(faults_of(&library(true, true), written).count(), 2);
+        let written = Written { generated: true, ..written };
+        assert_eq!(faults_of(&library(true, true), written).count(), 0);
     }
 
     #[test]

@@ -89,7 +89,7 @@ fn net() {
 
 #[test]
 fn copies() {
-    let outcome = run("copies");
+    let outcome = run_with("copies", &["--size", "16", "--size", "65536"]);
     assert!(!list(&outcome, "cells").is_empty());
 }
 
