@@ -103,21 +103,26 @@ fn pointers_to_pointers() {
 
 #[test]
 fn a_row_of_structures() {
-    let value = |at, before| format!("typedef struct {{ t{before} a; long b; }} t{at};\n");
-    everything("values", &chain("typedef long t0;\n", 20_000, value, "*"), Some("SJ0104"));
-    let pointer =
-        |at, before| format!("typedef struct {{ [unique] t{before} *a; long b; }} t{at};\n");
+    let next = |at, before| format!("typedef struct {{ t{before} a; long b; }} t{at};\n");
+    everything("values", &chain("typedef long t0;\n", 20_000, next, "*"), Some("SJ0104"));
+}
+
+#[test]
+fn a_row_of_structures_by_pointers() {
+    let next = |at, before| format!("typedef struct {{ [unique] t{before} *a; long b; }} t{at};\n");
     let first = "typedef struct { long z; } t0;\n";
-    everything("pointing", &chain(first, 20_000, pointer, "*"), Some("SJ0104"));
-    everything("short", &chain(first, 100, pointer, "*"), None);
-    // The first one points to what comes later.
-    let later: String = (0..20_000)
+    everything("pointing", &chain(first, 20_000, next, "*"), Some("SJ0104"));
+    everything("short", &chain(first, 100, next, "*"), None);
+}
+
+#[test]
+fn a_row_of_structures_that_point_to_what_comes_later() {
+    let structures: String = (0..20_000)
         .map(|at| format!("struct s{at} {{ [unique] struct s{} *n; }};\n", at + 1))
         .collect();
-    let later = format!(
-        "{later}struct s20000 {{ long z; }};\ninterface k {{ error_status_t f([in] struct s0 *a); }}\n"
-    );
-    everything("later", &later, Some("SJ0104"));
+    let last = "struct s20000 { long z; };\n";
+    let interface = "interface k { error_status_t f([in] struct s0 *a); }\n";
+    everything("later", &format!("{structures}{last}{interface}"), Some("SJ0104"));
 }
 
 #[test]
