@@ -3,14 +3,15 @@
 //!
 //! Not here: the questions to the kernel (`buffers`).
 
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering, compiler_fence};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
 
-/// Bytes of a page.
-pub(crate) const PAGE: usize = 4096;
+/// Bytes of a page, and their power of two.
+pub(crate) const PAGE: usize = 1 << PAGE_LOG2;
+const PAGE_LOG2: u32 = 12;
 const RANGES: usize = 4;
 /// The number of sets in the table, as a power of two, and of ranges in each set.
 const SETS_LOG2: u32 = 6;
-const WAYS: usize = 2;
+const WAYS: usize = 4;
 
 /// The kind of access to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,33 +20,43 @@ pub(crate) enum Access {
     Write,
 }
 
-/// A range of accessible pages.
+/// A range of accessible pages in one word, so that a signal handler finds it whole: the first
+/// page's number, the number of pages (0 for no range), and `WRITABLE`.
 #[derive(Default)]
-struct Range {
-    start: AtomicUsize,
-    /// The range's end, with `WRITABLE`; 0 for no range. Ranges are whole pages, so the lowest bit
-    /// is free.
-    end: AtomicUsize,
-}
+struct Range(AtomicU64);
 
-const WRITABLE: usize = 1;
+const WRITABLE: u64 = 1;
+/// Bits of the number of pages. What is left has room for any page of the processor's address space
+/// (57 bits).
+const PAGES_BITS: u32 = 18;
+const PAGES_MAX: usize = (1 << PAGES_BITS) - 1;
 
 impl Range {
     #[inline(always)]
-    fn has(&self, at: usize, end: usize, access: Access) -> bool {
-        let own = self.end.load(Ordering::Relaxed);
-        self.start.load(Ordering::Relaxed) <= at
-            && end <= own & !WRITABLE
-            && (access == Access::Read || own & WRITABLE != 0)
+    fn start(&self) -> usize {
+        ((self.0.load(Ordering::Relaxed) >> (PAGES_BITS + 1)) as usize) << PAGE_LOG2
     }
 
-    fn set(&self, start: usize, end: usize) {
-        // A signal handler that looks into the range meanwhile finds no range.
-        self.end.store(0, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        self.start.store(start, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        self.end.store(end, Ordering::Relaxed);
+    #[inline(always)]
+    fn has(&self, at: usize, end: usize, access: Access) -> bool {
+        let word = self.0.load(Ordering::Relaxed);
+        let start = ((word >> (PAGES_BITS + 1)) as usize) << PAGE_LOG2;
+        let pages = (word >> 1) as usize & PAGES_MAX;
+        start <= at
+            && end <= start + pages * PAGE
+            && (access == Access::Read || word & WRITABLE != 0)
+    }
+
+    fn is_vacant(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == 0
+    }
+
+    /// Notes the pages from `start` to `end`; of very many only the first.
+    fn set(&self, start: usize, end: usize, access: Access) {
+        let pages = ((end - start) / PAGE).min(PAGES_MAX) as u64;
+        let page = (start / PAGE) as u64;
+        let writable = if access == Access::Write { WRITABLE } else { 0 };
+        self.0.store(page << (PAGES_BITS + 1) | pages << 1 | writable, Ordering::Relaxed);
     }
 }
 
@@ -86,31 +97,31 @@ impl Validated {
     pub(crate) fn note(&self, unmapped: u32, start: usize, end: usize, access: Access) {
         if self.unmapped.load(Ordering::Relaxed) != unmapped {
             for range in self.ranges.iter().chain(self.table.iter().flatten()) {
-                range.end.store(0, Ordering::Relaxed);
+                range.0.store(0, Ordering::Relaxed);
             }
             compiler_fence(Ordering::SeqCst);
             self.unmapped.store(unmapped, Ordering::Relaxed);
         }
         let turn = self.replace.load(Ordering::Relaxed);
         self.replace.store(turn.wrapping_add(1), Ordering::Relaxed);
-        let end = if access == Access::Write { end | WRITABLE } else { end };
-        self.ranges[turn as usize % RANGES].set(start, end);
+        self.ranges[turn as usize % RANGES].set(start, end, access);
         let set = &self.table[set_of(start)];
         // Replaces a range that begins at the same page, which was too short or not writable; else
         // a vacant place; else any range of the set.
-        let vacant = || set.iter().position(|range| range.end.load(Ordering::Relaxed) == 0);
-        let same = set.iter().position(|range| range.start.load(Ordering::Relaxed) == start);
+        let same = set.iter().position(|range| range.start() == start);
+        let vacant = || set.iter().position(Range::is_vacant);
         let way = same.or_else(vacant).unwrap_or((turn as usize / RANGES) % WAYS);
-        set[way].set(start, end);
+        set[way].set(start, end, access);
     }
 }
 
-/// Returns the table's set for a range that begins at `at`. Higher bits are folded in, so that
-/// buffers at regular distances fall into different sets.
+/// Returns the table's set for a range that begins at `at`, by Fibonacci hashing, so that buffers at
+/// regular distances fall into different sets. Higher bits are folded in first, because multiples
+/// of some distances (16 pages) would share sets.
 #[inline(always)]
 fn set_of(at: usize) -> usize {
-    let page = at / PAGE;
-    (page ^ page >> SETS_LOG2 ^ page >> (2 * SETS_LOG2)) & ((1 << SETS_LOG2) - 1)
+    let page = (at / PAGE) as u64;
+    ((page ^ page >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - SETS_LOG2)) as usize
 }
 
 #[cfg(test)]
@@ -119,19 +130,32 @@ mod tests {
 
     #[test]
     fn a_buffer_for_each_of_many_clients_is_remembered() {
-        for stride in [4, 5, 16, 17] {
+        for stride in [1, 4, 5, 8, 16, 17, 64, 128] {
             let validated = Validated::default();
             let place = |n: usize| (1 << 40) + n * stride * PAGE;
-            for n in 0..60 {
+            for n in 0..120 {
                 validated.note(0, place(n), place(n) + 4 * PAGE, Access::Write);
             }
             let is_known = |n: &usize| {
                 let at = place(*n) + 100;
                 validated.table[set_of(at)].iter().any(|r| r.has(at, at + 5000, Access::Write))
             };
-            let known = (0..60).filter(is_known).count();
-            assert!(known >= 48, "{known} of 60 at a distance of {stride} pages");
+            let known = (0..120).filter(is_known).count();
+            assert!(known >= 110, "{known} of 120 at a distance of {stride} pages");
         }
+    }
+
+    #[test]
+    fn the_longest_and_the_highest_range_are_whole() {
+        let validated = Validated::default();
+        let top = (1 << 57) - PAGE;
+        validated.note(0, top, top + PAGE, Access::Write);
+        assert!(validated.has(0, top, top + PAGE, Access::Write));
+        assert!(!validated.has(0, top - 1, top + PAGE, Access::Read));
+        let (start, most) = (1 << 30, PAGES_MAX * PAGE);
+        validated.note(0, start, start + most + 5 * PAGE, Access::Read);
+        assert!(validated.has(0, start, start + most, Access::Read));
+        assert!(!validated.has(0, start, start + most + 1, Access::Read));
     }
 
     #[test]
