@@ -47,7 +47,7 @@ pub struct Call {
 
 /// Finds every system call, and what may be one.
 pub fn calls(text: Text<'_>) -> impl Iterator<Item = Call> + '_ {
-    pairs(text.bytes, [0x0f, 0x05]).filter_map(move |place| {
+    pairs(text.bytes, &[0x0f, 0x05]).filter_map(move |place| {
         let at = text.address + place as u64;
         match look(text, place, |one| one.code() == Code::Syscall) {
             Sight::Nothing => None,
@@ -66,7 +66,7 @@ pub fn calls(text: Text<'_>) -> impl Iterator<Item = Call> + '_ {
 pub fn find(text: Text<'_>) -> Found {
     let mut found = Found::default();
     let mut views = Vec::new();
-    for at in pairs(text.bytes, [0x0f, 0x05]) {
+    for at in pairs(text.bytes, &[0x0f, 0x05]) {
         match look(text, at, |one| one.code() == Code::Syscall) {
             Sight::Nothing => {}
             Sight::Unsure => {
@@ -110,7 +110,7 @@ fn part(sites: &mut [Site]) {
 /// Returns the address of a `wrgsbase`: `f3`, an optional REX prefix, `0f ae /3` with a register.
 fn sets_gs(text: Text<'_>) -> Option<u64> {
     let is_it = |one: &Instruction| matches!(one.code(), Code::Wrgsbase_r32 | Code::Wrgsbase_r64);
-    let mut all = pairs(text.bytes, [0x0f, 0xae]);
+    let mut all = pairs(text.bytes, &[0x0f, 0xae]);
     let at = all.find(|at| {
         let third = text.bytes.get(at + 2).copied().unwrap_or(0);
         let has_prefix = text.bytes[at.saturating_sub(2)..*at].contains(&0xf3);

@@ -11,11 +11,12 @@ use crate::load::{File, Loaded, Part, load};
 use crate::plain::{Given, NOT_RUN, plainly, starts_with};
 use crate::refusal::Refusal;
 use crate::threads::STACK;
+use crate::told::{self, Places};
 use crate::{cache, enter, host, raw, starts, trap};
 use core::ffi::{CStr, c_char, c_int};
 use core::ops::Range;
 use sojourn_abi::patch::Trampoline;
-use sojourn_abi::stack::{EXECFN, Facts, auxiliary, value, words};
+use sojourn_abi::stack::{AuxEntry, EXECFN, Facts, auxiliary, value, words};
 use std::ffi::CString;
 
 /// Becomes the program, in a process with the host. Returns only if the program cannot be started.
@@ -44,6 +45,10 @@ pub(crate) fn without_host(given: &Given) -> Refusal {
 /// A guest that is ready to begin.
 struct Ready {
     words: Vec<u64>,
+    /// The entries of the auxiliary vector, which ends the words.
+    entries: usize,
+    /// What the kernel is told.
+    places: Option<Places>,
     entry: usize,
     /// The addresses of the host's stack.
     stack: Range<usize>,
@@ -94,9 +99,11 @@ fn prepare(given: &Given) -> Result<Ready, Refusal> {
         entry: program.plan.entry,
         path: given.path.as_ptr() as u64,
     };
-    let words = initial_stack(given, facts, has_loader);
-    name(given.path);
-    Ok(Ready { words, entry: first as usize, stack })
+    let vector = auxiliary(&given.auxiliary, facts);
+    let words = initial_stack(given, &vector, has_loader);
+    told::name(given.path);
+    let places = Places::new(given, &program.plan);
+    Ok(Ready { words, entries: vector.len(), places, entry: first as usize, stack })
 }
 
 /// The link to the loader's own file.
@@ -114,11 +121,11 @@ fn own_path(given: &Given) -> Option<CString> {
 
 /// Returns the words of the initial stack: arguments, environment, auxiliary vector.
 /// `hides_preload`: the program does not see `LD_PRELOAD`.
-fn initial_stack(given: &Given, facts: Facts, hides_preload: bool) -> Vec<u64> {
+fn initial_stack(given: &Given, vector: &[AuxEntry], hides_preload: bool) -> Vec<u64> {
     let is_shown = |one: &&*const c_char| !(hides_preload && starts_with(**one, PRELOAD));
     let pointers = |list: &[*const c_char]| list.iter().map(|one| *one as u64).collect::<Vec<_>>();
     let shown: Vec<_> = given.environment.iter().filter(is_shown).copied().collect();
-    words(&pointers(&given.words), &pointers(&shown), &auxiliary(&given.auxiliary, facts))
+    words(&pointers(&given.words), &pointers(&shown), vector)
 }
 
 /// Checks that this processor and kernel have the necessary features.
@@ -175,16 +182,6 @@ fn missed(program: &Loaded, interpreter: Option<&Loaded>) -> Result<Missed, Refu
     Ok(Missed { trapped, left })
 }
 
-/// Names the process as the kernel would name the program's (`comm`, proc(5)).
-fn name(path: &CStr) {
-    let name = path.to_bytes().rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-    if let Ok(name) = CString::new(name) {
-        let arguments = [libc::PR_SET_NAME as usize, name.as_ptr() as usize, 0, 0, 0, 0];
-        // SAFETY: a string; the kernel copies its beginning.
-        unsafe { raw::call(libc::SYS_prctl, arguments) };
-    }
-}
-
 /// Maps a stack for the host. The guest gets the process's own stack, which grows.
 fn stack() -> Result<Range<usize>, Refusal> {
     const GUARD: usize = 4096;
@@ -202,7 +199,7 @@ fn stack() -> Result<Range<usize>, Refusal> {
 /// Bytes of the process's stack below this function that are left alone.
 const USED: usize = 16 << 10;
 
-fn become_guest(ready: Ready) -> c_int {
+fn become_guest(mut ready: Ready) -> c_int {
     let mask = raw::block_signals();
     trap::install();
     // The block lives as long as the process.
@@ -223,6 +220,12 @@ fn become_guest(ready: Ready) -> c_int {
     // block's next frame. Nothing that this function has on the stack is used afterwards.
     unsafe {
         core::ptr::copy_nonoverlapping(ready.words.as_ptr(), at as *mut u64, ready.words.len());
+        if let Some(places) = ready.places.take() {
+            places.tell(
+                core::slice::from_raw_parts(at as *const u64, ready.words.len()),
+                ready.entries,
+            );
+        }
         place.write(frame);
         drop(ready);
         let _ = guest();

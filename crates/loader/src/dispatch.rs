@@ -184,7 +184,7 @@ fn serve(frame: &mut Frame, block: &mut Block) -> isize {
         libc::SYS_mprotect => memory::protect(&arguments),
         libc::SYS_rt_sigaction => {
             threads::settle(arguments[0]);
-            signals::act(&arguments)
+            signals::act(&arguments, frame.rsp)
         }
         libc::SYS_rt_sigprocmask => signals::mask(&arguments),
         libc::SYS_sigaltstack => signals::alternate(block, &arguments, frame.rsp),

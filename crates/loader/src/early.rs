@@ -72,7 +72,7 @@ pub(crate) fn answer(frame: &mut Frame, block: &mut Block) -> Option<isize> {
         libc::SYS_arch_prctl => bases::arch_prctl(frame),
         libc::SYS_brk => memory::set_break(arguments[0]),
         libc::SYS_mmap if is_code(&arguments) => return None,
-        libc::SYS_rt_sigaction if signals::has_handler(arguments[1]) => return None,
+        libc::SYS_rt_sigaction if signals::has_handler(arguments[1], frame.rsp) => return None,
         libc::SYS_rt_sigprocmask => signals::mask(&arguments),
         libc::SYS_set_tid_address => {
             CLEARED.store(arguments[0], Ordering::Relaxed);

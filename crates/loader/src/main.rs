@@ -84,6 +84,8 @@ mod starts;
 #[cfg(target_arch = "x86_64")]
 mod threads;
 #[cfg(target_arch = "x86_64")]
+mod told;
+#[cfg(target_arch = "x86_64")]
 mod trap;
 
 use core::ffi::{c_char, c_int};

@@ -144,3 +144,21 @@ fn a_start_costs_little() {
     assert!(ours.calls <= plain.calls + MORE.calls, "{ours:?}, plain: {plain:?}");
     assert!(ours.faults <= plain.faults + MORE.faults, "{ours:?}, plain: {plain:?}");
 }
+
+/// A program that installs two thousand handlers makes no second call for each of them: what it
+/// wants is read on its stack. The host, which the first handler brings in, makes fewer calls than
+/// this.
+#[test]
+fn a_handler_costs_one_call() {
+    const HOST: usize = 500;
+    let counter = made("small-handlers-cost", "abi/cost.c", &[]);
+    let program = made("small-handlers", "abi/small.c", &["-static"]);
+    let mut command = Command::new(&counter);
+    command.arg(&program).arg("handlers");
+    let plain = cost(command);
+    let mut command = loaded(&program, Path::new("/dev/null"), Some(&counter));
+    command.arg("handlers");
+    let ours = cost(command);
+    assert!(plain.calls >= 2000, "{plain:?}");
+    assert!(ours.calls <= plain.calls + HOST, "{ours:?}, plain: {plain:?}");
+}

@@ -9,6 +9,11 @@ use super::text::Text;
 use iced_x86::Instruction;
 use std::collections::BTreeSet;
 
+/// A jump with a distance of one byte has two bytes. The first one is at most this far before its
+/// target, and less than this far behind it.
+const NEAR_BEFORE: usize = 2 + i8::MAX as usize;
+const NEAR_BEHIND: usize = 127;
+
 /// The addresses in question that are targets of jumps.
 #[derive(Debug, Default)]
 pub(crate) struct Targets(BTreeSet<u64>);
@@ -17,29 +22,38 @@ impl Targets {
     /// Searches for jumps to any of `asked`.
     pub(crate) fn find(text: Text<'_>, asked: impl Iterator<Item = u64>) -> Self {
         let asked: BTreeSet<u64> = asked.collect();
-        let (Some(lowest), Some(highest)) = (asked.first(), asked.last()) else {
+        if asked.is_empty() {
             return Self::default();
-        };
-        let (lowest, highest) = (*lowest, *highest);
+        }
+        let filter = Filter::of(&asked);
         let mut found = BTreeSet::new();
         let mut note = |at: usize, target: u64| {
-            let is_asked = (lowest..=highest).contains(&target) && asked.contains(&target);
+            let is_asked = filter.may_have(target) && asked.contains(&target);
             if is_asked && !found.contains(&target) && leads_to(text, at, target) {
                 found.insert(target);
             }
         };
-        for (at, byte) in text.bytes.iter().enumerate() {
-            match *byte {
-                // `jcc`, `loop`, `jrcxz` and `jmp` with a distance of one byte. Few are near
-                // enough.
-                0x70..=0x7f | 0xe0..=0xe3 | 0xeb => near(text, at, &mut note),
-                // `call` and `jmp` with a distance of four bytes.
-                0xe8 | 0xe9 => far(text, at, at + 1, &mut note),
-                // `jcc` with a prefix byte and a distance of four bytes.
-                0x80..=0x8f if at > 0 && text.bytes[at - 1] == 0x0f => {
-                    far(text, at - 1, at + 1, &mut note);
+        // `jcc`, `loop`, `jrcxz` and `jmp` with a distance of one byte: few bytes are near enough.
+        let mut searched = 0;
+        for target in &asked {
+            let place = target.wrapping_sub(text.address) as usize;
+            let range = place.saturating_sub(NEAR_BEFORE).max(searched)
+                ..place.saturating_add(NEAR_BEHIND).min(text.bytes.len());
+            searched = range.end.max(searched);
+            for at in range {
+                if matches!(text.bytes[at], 0x70..=0x7f | 0xe0..=0xe3 | 0xeb) {
+                    near(text, at, &mut note);
                 }
-                _ => {}
+            }
+        }
+        // `call` and `jmp` with a distance of four bytes.
+        for at in memchr::memchr2_iter(0xe8, 0xe9, text.bytes) {
+            far(text, at, at + 1, &mut note);
+        }
+        // `jcc` with a prefix byte and a distance of four bytes.
+        for at in memchr::memchr_iter(0x0f, text.bytes) {
+            if matches!(text.bytes.get(at + 1), Some(0x80..=0x8f)) {
+                far(text, at, at + 2, &mut note);
             }
         }
         Self(found)
@@ -48,6 +62,32 @@ impl Targets {
     /// Returns true if an address in question is the target of a jump.
     pub(crate) fn has(&self, address: u64) -> bool {
         self.0.contains(&address)
+    }
+}
+
+/// A bit for the lowest bits of each address in question: a long text has thousands of jumps for
+/// each of them, and a look into the set for each jump would take most of the search.
+struct Filter([u64; Filter::WORDS]);
+
+impl Filter {
+    const WORDS: usize = 512;
+
+    fn of(asked: &BTreeSet<u64>) -> Self {
+        let mut words = [0; Self::WORDS];
+        for address in asked {
+            words[Self::word(*address)] |= 1 << (address % 64);
+        }
+        Self(words)
+    }
+
+    /// Returns false if the address is not in question.
+    #[inline]
+    fn may_have(&self, address: u64) -> bool {
+        self.0[Self::word(address)] >> (address % 64) & 1 != 0
+    }
+
+    const fn word(address: u64) -> usize {
+        (address / 64) as usize % Self::WORDS
     }
 }
 

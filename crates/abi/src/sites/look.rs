@@ -79,7 +79,7 @@ fn decode(text: Text<'_>, start: usize, at: usize) -> Option<View> {
     let bytes = &text.bytes[start..];
     let mut decoder =
         Decoder::with_ip(64, bytes, text.address + start as u64, DecoderOptions::NONE);
-    let mut before: Vec<Instruction> = Vec::with_capacity(KEPT + 1);
+    let mut before: Vec<Instruction> = Vec::with_capacity(2 * KEPT);
     loop {
         let place = start + decoder.position();
         if place > at {
@@ -96,10 +96,12 @@ fn decode(text: Text<'_>, start: usize, at: usize) -> Option<View> {
             continue;
         }
         if place + one.len() > at {
+            before.drain(..before.len().saturating_sub(KEPT));
             return Some(View { site: one, before });
         }
-        if before.len() == KEPT {
-            before.remove(0);
+        if before.len() == 2 * KEPT {
+            // Not for each instruction: they are long.
+            before.drain(..=KEPT);
         }
         before.push(one);
     }

@@ -63,6 +63,21 @@ fn both_sides_make_room() {
     assert_eq!(found(code), one(2, None, Rewrite::Around(1, 2)));
 }
 
+/// A jump of two bytes is seen as far as it reaches.
+#[test]
+fn the_farthest_short_jumps_are_seen() {
+    // jmp forwards; nops; ret; mov rax, r8; syscall; ret
+    let forwards =
+        |by: u8| [&[0xeb, by], &[0x90; 123][..], b"\xc3\x4c\x89\xc0\x0f\x05\xc3"].concat();
+    assert_eq!(found(&forwards(0x7f)), one(129, None, Rewrite::Unchanged));
+    assert_eq!(found(&forwards(0x7b)), one(129, None, Rewrite::Around(3, 0)));
+    // ret; mov rax, r8; syscall; ret; nops; jmp backwards
+    let backwards =
+        |by: u8| [b"\xc3\x4c\x89\xc0\x0f\x05\xc3", &[0x90; 123][..], &[0xeb, by]].concat();
+    assert_eq!(found(&backwards(0x80)), one(4, None, Rewrite::Unchanged));
+    assert_eq!(found(&backwards(0x83)), one(4, None, Rewrite::Around(3, 0)));
+}
+
 #[test]
 fn what_cannot_be_moved_is_left() {
     // call; syscall; ret

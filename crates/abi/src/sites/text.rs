@@ -9,8 +9,11 @@ pub struct Text<'a> {
     pub bytes: &'a [u8],
 }
 
-/// Returns the places at which the two bytes follow one another. Texts are long; the fast search
-/// for the first byte suffices, because that byte is rare.
-pub(super) fn pairs(bytes: &[u8], [first, second]: [u8; 2]) -> impl Iterator<Item = usize> + '_ {
-    memchr::memchr_iter(first, bytes).filter(move |at| bytes.get(at + 1) == Some(&second))
+/// Returns the places at which these two bytes follow one another, the second of which differs from
+/// the first. Texts are long, and each byte alone is too frequent to be searched for.
+pub(super) fn pairs<'t>(
+    bytes: &'t [u8],
+    pair: &'static [u8; 2],
+) -> impl Iterator<Item = usize> + 't {
+    memchr::memmem::find_iter(bytes, pair)
 }

@@ -5,15 +5,16 @@
 
 use crate::fds::slot::Slot;
 use crate::host::lock::lock;
-use std::sync::{Mutex, OnceLock};
+use once_cell::race::OnceBox;
+use std::sync::Mutex;
 
 /// The most chunks of a pool.
 const CHUNKS: usize = 1024;
 
 /// The items of one process, made `CHUNK` at a time.
 pub(crate) struct SlotPool<T, const CHUNK: usize> {
-    // FORK: one process's.
-    chunks: [OnceLock<Box<[T]>>; CHUNKS],
+    // One word for each chunk: every process touches all of these pages when it makes its pool.
+    chunks: [OnceBox<[T; CHUNK]>; CHUNKS],
     free: Mutex<Free>,
 }
 
@@ -26,7 +27,7 @@ struct Free {
 impl<T, const CHUNK: usize> SlotPool<T, CHUNK> {
     pub(crate) const fn new() -> Self {
         Self {
-            chunks: [const { OnceLock::new() }; CHUNKS],
+            chunks: [const { OnceBox::new() }; CHUNKS],
             free: Mutex::new(Free { slots: Vec::new(), made: 0 }),
         }
     }
@@ -48,7 +49,7 @@ impl<T, const CHUNK: usize> SlotPool<T, CHUNK> {
         let index = slot.index() / CHUNK;
         let numbers = (index * CHUNK) as u32..((index + 1) * CHUNK) as u32;
         let chunk = self.chunks.get(index)?;
-        chunk.get_or_init(|| numbers.map(|number| make(Slot::new(number))).collect());
+        chunk.get_or_init(|| made(numbers.map(|number| make(Slot::new(number)))));
         free.made += 1;
         Some(slot)
     }
@@ -60,8 +61,16 @@ impl<T, const CHUNK: usize> SlotPool<T, CHUNK> {
 
     /// Iterates over the items that were made, in use or not.
     pub(crate) fn all(&self) -> impl Iterator<Item = &T> {
-        self.chunks.iter().filter_map(OnceLock::get).flatten()
+        self.chunks.iter().filter_map(OnceBox::get).flatten()
     }
+}
+
+/// Collects the items of a chunk, not by way of an array, which would be on the caller's stack
+/// first.
+pub(crate) fn made<T, const CHUNK: usize>(items: impl Iterator<Item = T>) -> Box<[T; CHUNK]> {
+    let items: Box<[T]> = items.collect();
+    let Ok(items) = items.try_into() else { unreachable!("as many as the chunk has") };
+    items
 }
 
 impl<T, const CHUNK: usize> core::fmt::Debug for SlotPool<T, CHUNK> {

@@ -4,6 +4,7 @@
 //! time, and a `fork` child finds the entries as they were. Not here: one entry (`entry`).
 
 use crate::fds::entry::{CHUNK, FdEntry};
+use crate::fds::pool::made;
 use core::sync::atomic::Ordering;
 use once_cell::race::OnceBox;
 
@@ -90,10 +91,7 @@ impl Table {
 
 #[cold]
 fn new_chunk() -> Box<[FdEntry; CHUNK]> {
-    // Not by way of an array, which would be on the caller's stack first.
-    let entries: Box<[FdEntry]> = (0..CHUNK).map(|_| FdEntry::default()).collect();
-    let Ok(entries) = entries.try_into() else { unreachable!("as many as the chunk has") };
-    entries
+    made((0..CHUNK).map(|_| FdEntry::default()))
 }
 
 #[cfg(test)]

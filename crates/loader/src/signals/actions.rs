@@ -120,10 +120,19 @@ struct Action {
 /// The size of a signal set.
 const SIZE: usize = 8;
 
-/// Copies the guest's action from this address; `None` if there is none.
-fn given(at: usize) -> Option<Action> {
+/// Copies the guest's action from this address; `None` if there is none. `rsp` is the guest's stack
+/// pointer.
+fn given(at: usize, rsp: usize) -> Option<Action> {
+    const PAGE: usize = 4096;
     if at == 0 {
         return None;
+    }
+    // Most actions are on the stack, whose page can be read without asking the kernel. Go's
+    // run-time installs some sixty at its start.
+    let is_there = |at: usize| at / PAGE == rsp / PAGE;
+    if is_there(at) && is_there(at + size_of::<Action>() - 1) {
+        // SAFETY: the page of the guest's stack pointer, as for the kernel.
+        return Some(unsafe { (at as *const Action).read_unaligned() });
     }
     // For a signal that can have no action the kernel only reads the new one.
     let kill = libc::SIGKILL as usize;
@@ -134,19 +143,20 @@ fn given(at: usize) -> Option<Action> {
 }
 
 /// Returns true if the action at this address of the guest's has a handler.
-pub(crate) fn has_handler(at: usize) -> bool {
-    given(at).is_some_and(|action| action.handler > IGNORE)
+pub(crate) fn has_handler(at: usize, rsp: usize) -> bool {
+    given(at, rsp).is_some_and(|action| action.handler > IGNORE)
 }
 
 /// The highest value that is no handler: `SIG_DFL` is 0, `SIG_IGN` is 1.
 const IGNORE: usize = 1;
 
-/// Serves rt_sigaction(2). The arguments are those of the system call.
-pub(crate) fn act(arguments: &[usize; 6]) -> isize {
+/// Serves rt_sigaction(2). The arguments are those of the system call; `rsp` is the guest's stack
+/// pointer.
+pub(crate) fn act(arguments: &[usize; 6], rsp: usize) -> isize {
     let [signal, new, old, size, ..] = *arguments;
     // In a guest with trapped calls `SIGSYS` stays the trap's.
     let is_trap = signal == libc::SIGSYS as usize && guest().trapped.is_some();
-    let given = given(new);
+    let given = given(new, rsp);
     if new != 0 && size == SIZE && given.is_none() {
         return refusal(libc::EFAULT);
     }

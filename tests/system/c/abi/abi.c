@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -40,6 +41,34 @@ static void hangs(int signal) {
 
 /* ---- state at the start ---- */
 
+/* What proc(5) tells: the program's auxiliary vector, its code and its stack. */
+static void told(void) {
+    unsigned long size = 0;
+    /* Kernels that cannot restore processes (CONFIG_CHECKPOINT_RESTORE) show what they have set. */
+    if (prctl(PR_SET_MM, PR_SET_MM_MAP_SIZE, &size, 0, 0) != 0) return;
+    unsigned long vector[128] = { 0 };
+    FILE *file = fopen("/proc/self/auxv", "r");
+    NEED(file && fread(vector, 16, 63, file) > 0 && fclose(file) == 0);
+    static const unsigned long kinds[] = { AT_PHDR, AT_PHNUM, AT_ENTRY, AT_RANDOM, AT_EXECFN };
+    for (int kind = 0; kind < 5; kind++) {
+        unsigned long *at = vector;
+        while (at[0] != AT_NULL && at[0] != kinds[kind]) at += 2;
+        NEED(at[0] == kinds[kind] && at[1] == getauxval(at[0]));
+    }
+    unsigned long code[2], stack;
+    file = fopen("/proc/self/stat", "r");
+    char name[64];
+    NEED(file && fscanf(file, "%*d (%63[^)])", name) == 1 && strncmp(name, basename(words[0]), 15) == 0);
+    for (int field = 3; field < 26; field++) NEED(fscanf(file, "%*s") == 0);
+    NEED(fscanf(file, "%lu %lu %lu", &code[0], &code[1], &stack) == 3 && fclose(file) == 0);
+    unsigned long here = (unsigned long)told;
+    NEED(code[0] <= here && here < code[1]);
+    NEED(stack > (unsigned long)&here && stack < (unsigned long)words);
+    char start[64] = "";
+    file = fopen("/proc/self/cmdline", "r");
+    NEED(file && fread(start, 1, 63, file) > 0 && fclose(file) == 0 && strncmp(start, words[0], 63) == 0);
+}
+
 static void start(void) {
     char path[4096], own[4096];
     ssize_t len = readlink("/proc/self/exe", path, sizeof path - 1);
@@ -47,6 +76,7 @@ static void start(void) {
     path[len] = 0;
     NEED(realpath(words[0], own) && strcmp(path, own) == 0);
     NEED(!getenv("SOJOURN_ABI_FILE"));
+    told();
     NEED(getauxval(AT_PAGESZ) == 4096 && getauxval(AT_ENTRY) && getauxval(AT_PHDR) && getauxval(AT_RANDOM));
     /* The kernel's functions in the vDSO (vdso(7)). */
     struct timespec before, after;

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdint.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -170,10 +171,25 @@ static void registers(void) {
 static void registers(void) {}
 #endif
 
+static void ignores(int signal) {
+    (void)signal;
+}
+
+/* Two thousand handlers, whose descriptions are on the stack, as Go's run-time has them. */
+static void handlers(void) {
+    for (int round = 0; round < 2000; round++) {
+        struct sigaction action = { .sa_handler = ignores, .sa_flags = round & 1 ? SA_RESTART : 0 };
+        NEED(sigaction(SIGUSR1, &action, NULL) == 0);
+    }
+    struct sigaction now;
+    NEED(sigaction(SIGUSR1, NULL, &now) == 0 && now.sa_handler == ignores && now.sa_flags & SA_RESTART);
+}
+
 int main(int count, char **all) {
     words = all;
     static const struct { const char *name; void (*run)(void); } cases[] = {
         { "alone", alone },   { "replaced", replaced }, { "grown", grown },         { "overwritten", overwritten },
+        { "handlers", handlers },
         { "stream", stream }, { "input", input },       { "registers", registers }, { "descriptors", descriptors },
     };
     if (count < 2) return 0;
