@@ -21,9 +21,28 @@ use libc::{iovec, msghdr};
 /// Buffers that are collected at a time, on the program's stack.
 const FEW: usize = 16;
 
-/// Returns the number of handlers without `SA_RESTART` that have run in this thread until now.
-pub(crate) fn interrupting_handlers() -> u32 {
-    crate::tls::here().interrupting_handlers.load(Ordering::Relaxed)
+/// The numbers of handlers of the program that have run in this thread until some moment.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct HandlersRun {
+    /// Without `SA_RESTART`.
+    pub(crate) interrupting: u32,
+    /// With `SA_RESTART`.
+    pub(crate) restarting: u32,
+}
+
+impl HandlersRun {
+    pub(crate) fn until_now() -> Self {
+        let thread = crate::tls::here();
+        Self {
+            interrupting: thread.interrupting_handlers.load(Ordering::Relaxed),
+            restarting: thread.restarting_handlers.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Returns true if a handler without `SA_RESTART` has run since.
+    pub(crate) fn is_interrupted(self) -> bool {
+        Self::until_now().interrupting != self.interrupting
+    }
 }
 
 /// A call that has filled a part of its buffers.
@@ -73,7 +92,7 @@ pub(crate) fn go_on(
     done: usize,
     mut call: impl FnMut(&[iovec]) -> isize,
 ) -> isize {
-    let (mut done, interrupting_handlers) = (done, interrupting_handlers());
+    let (mut done, handlers) = (done, HandlersRun::until_now());
     let mut room = [iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; FEW];
     loop {
         let rest = vectors::beyond(buffers, done, &mut room);
@@ -82,7 +101,7 @@ pub(crate) fn go_on(
         done += more;
         // A handler that ran between two calls would have ended the one call that these are parts
         // of.
-        if more == 0 || more < wanted || interrupting_handlers != self::interrupting_handlers() {
+        if more == 0 || more < wanted || handlers.is_interrupted() {
             return done as isize;
         }
     }
