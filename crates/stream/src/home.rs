@@ -167,8 +167,8 @@ impl Stream {
         self.own_left().map_or(0, |left| self.copy_left(self.side, left, skip, buf))
     }
 
-    /// Notes how many bytes this side's kernel has sent in all, before [`Stream::begin_flush`]: of a
-    /// connection whose bytes need not have arrived when they are sent.
+    /// Notes how many bytes this side's kernel has sent in all, before [`Stream::begin_flush`]: of
+    /// a connection whose bytes need not have arrived when they are sent.
     pub fn note_sent(&self, bytes: u64) {
         self.out_ring().writer.sent.store(bytes.saturating_add(1), Ordering::Relaxed);
     }

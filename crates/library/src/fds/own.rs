@@ -312,6 +312,21 @@ mod tests {
     use rustix::fd::AsRawFd;
 
     #[test]
+    fn no_number_is_taken_while_a_call_of_the_programs_makes_or_names_one() {
+        let _alone = lock(&numbers::ALONE);
+        let own = OwnDescriptors::new(|_| ());
+        let mut is_made = false;
+        numbers::begin();
+        let refused = own.make(false, || {
+            is_made = true;
+            epoll::create(epoll::CreateFlags::CLOEXEC)
+        });
+        numbers::end();
+        assert_eq!(refused.map(drop), Err(Errno::AGAIN));
+        assert!(!is_made);
+    }
+
+    #[test]
     fn descriptors_cross_and_a_message_says_how_many_were_sent() {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (one, other) =

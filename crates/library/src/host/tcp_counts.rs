@@ -1,7 +1,8 @@
 //! The bytes that the kernel has counted of a TCP connection on this host: those which were sent
 //! before some moment are told from those sent later, although both may be on their way.
 //!
-//! Not here: what is counted by queue (`kernel::input_queue`), and who needs this (`moves::residue`).
+//! Not here: what is counted by queue (`kernel::input_queue`), and who needs this
+//! (`moves::residue`).
 
 use crate::host::kernel;
 use sojourn_proto::tcp::TcpInfo;
