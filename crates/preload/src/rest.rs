@@ -75,9 +75,11 @@ pub(crate) fn receive_rest(
         return done as isize;
     }
     let mut beside = beside;
+    let dont_wait = flags.how.dont_wait;
     go_on(buffers, done, |rest| match &mut beside {
         // Data beside the bytes of one part end the whole call.
         Some(beside) if beside.has_ended() => 0,
+        _ if !has_bytes(fd, dont_wait) => 0,
         Some(beside) => {
             beside.receive(rest, number, |header, flags| receive_message(fd, header, flags))
         }
@@ -121,6 +123,26 @@ pub(crate) fn send_rest(fd: c_int, partial: &Partial<'_>, flags: Option<c_int>) 
     go_on(buffers, done, |rest| send_part(fd, rest, flags))
 }
 
+/// Returns a socket's own time limit, for poll(2): `SO_RCVTIMEO` or `SO_SNDTIMEO`.
+fn limit_ms(fd: c_int, option: c_int) -> c_int {
+    let mut limit = libc::timeval { tv_sec: 0, tv_usec: 0 };
+    let is_limited = raw::option(fd, option, &mut limit) && (limit.tv_sec, limit.tv_usec) != (0, 0);
+    // Rounded up: the wait must not be shorter than the socket's own limit.
+    let ms = limit.tv_sec.saturating_mul(1000).saturating_add((limit.tv_usec + 999) / 1000);
+    if is_limited { ms.min(i64::from(i32::MAX)) as c_int } else { -1 }
+}
+
+/// Waits until a socket has bytes, at most for its own `SO_RCVTIMEO`.
+///
+/// Returns false if it has none, has an error, or if the next byte was sent out of band: there a
+/// call ends that has received something. The kernel does not know of this call that it has.
+fn has_bytes(fd: c_int, dont_wait: bool) -> bool {
+    let waits = !dont_wait && !raw::is_nonblocking(fd);
+    let mut one = PollFd { fd, events: libc::POLLIN | libc::POLLPRI, revents: 0 };
+    let found = wait(&raw mut one, if waits { limit_ms(fd, libc::SO_RCVTIMEO) } else { 0 });
+    found > 0 && one.revents & (libc::POLLERR | libc::POLLNVAL) == 0 && !raw::is_at_mark(fd)
+}
+
 /// Waits until a TCP socket can be written, at most for the socket's own `SO_SNDTIMEO`.
 ///
 /// Returns false if the socket has a pending error, if a signal handler ran, or if the time limit
@@ -133,14 +155,8 @@ fn has_room(fd: c_int) -> bool {
     if !is_inet {
         return !raw::has_failed(fd);
     }
-    let mut limit = libc::timeval { tv_sec: 0, tv_usec: 0 };
-    let is_limited =
-        raw::option(fd, libc::SO_SNDTIMEO, &mut limit) && (limit.tv_sec, limit.tv_usec) != (0, 0);
-    // Rounded up: the wait must not be shorter than the socket's own limit.
-    let ms = limit.tv_sec.saturating_mul(1000).saturating_add((limit.tv_usec + 999) / 1000);
-    let ms = if is_limited { ms.min(i64::from(i32::MAX)) as c_int } else { -1 };
     let mut one = PollFd { fd, events: libc::POLLOUT, revents: 0 };
-    let found = wait(&raw mut one, ms);
+    let found = wait(&raw mut one, limit_ms(fd, libc::SO_SNDTIMEO));
     let is_bad = one.revents & (libc::POLLERR | libc::POLLNVAL) != 0;
     found > 0 && one.revents & libc::POLLOUT != 0 && !is_bad
 }

@@ -85,3 +85,25 @@ CASE(lengths_beyond_everything, SOCK, ALL_PHASES) {
     check(bytes, SAY(read(S, bytes, SSIZE_MAX)));
     SAY(write(S, bytes, SIZE_MAX));
 }
+
+static void *receives_all(void *unused) {
+    (void)unused;
+    long n = recv(S, bytes, 100, MSG_WAITALL);
+    note("recv: %ld %s", n, n < 0 ? strerrorname_np(errno) : "");
+    if (n > 0) check(bytes, n);
+    return NULL;
+}
+
+/* A call that waits for all ends at a byte that was sent out of band. */
+CASE(wait_all_up_to_the_mark, SOCK, ALL_PHASES) {
+    pthread_t thread = begin(receives_all);
+    SAY_PEER(OP_SEND, 10);
+    until_asleep(getpid(), tid);
+    point();
+    SAY_PEER(OP_OOB, 0);
+    SAY_PEER(OP_SEND, 10);
+    SAY_PEER(OP_SHUTDOWN, SHUT_WR);
+    join(thread);
+    SAY(sockatmark(S));
+    SAY(get(10));
+}
