@@ -10,6 +10,7 @@ pub(crate) mod epoll;
 pub(crate) mod kernel;
 pub(crate) mod lock;
 pub mod numbers;
+pub(crate) mod tcp_counts;
 
 use core::sync::atomic::AtomicU32;
 use core::time::Duration;

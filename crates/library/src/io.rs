@@ -15,6 +15,8 @@ mod lend_tests;
 pub(crate) mod placement;
 pub(crate) mod receive;
 mod receive_remote;
+#[cfg(test)]
+mod receive_tests;
 pub(crate) mod send;
 #[cfg(test)]
 mod send_tests;

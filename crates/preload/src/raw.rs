@@ -84,6 +84,18 @@ pub(crate) fn option<T: Copy>(fd: i32, name: i32, value: &mut T) -> bool {
     unsafe { call(libc::SYS_getsockopt, arguments) >= 0 }
 }
 
+/// `SIOCATMARK` of ioctl(2), sockatmark(3).
+const SIOCATMARK: usize = 0x8905;
+
+/// Returns true if the next byte of the socket `fd` is the one that was sent out of band.
+pub(crate) fn is_at_mark(fd: i32) -> bool {
+    let mut is_at = 0i32;
+    let place = (&raw mut is_at) as usize;
+    // SAFETY: the kernel writes one number.
+    let found = unsafe { call(libc::SYS_ioctl, [fd as usize, SIOCATMARK, place, 0, 0, 0]) };
+    found == 0 && is_at != 0
+}
+
 /// Returns true if the next call on `fd` has an error to report. The error itself is left pending:
 /// a call that has already transferred something reports that success first.
 pub(crate) fn has_failed(fd: i32) -> bool {

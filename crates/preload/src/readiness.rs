@@ -166,18 +166,42 @@ pub(crate) fn poll_by(
 }
 
 /// Polls a copy of the program's array, as the kernel does: another thread may change or unmap the
-/// array meanwhile. Long arrays are polled in place.
+/// array meanwhile.
 #[inline]
 fn poll_copied(fds: &mut [PollFd], terms: WaitTerms) -> Option<Result<usize, Errno>> {
-    const COPIED: usize = 32;
-    let mut copy = [PollFd::NONE; COPIED];
-    let Some(copy) = copy.get_mut(..fds.len()) else { return poll_in_library(fds, terms) };
+    const FEW: usize = 32;
+    let mut few = [PollFd::NONE; FEW];
+    match few.get_mut(..fds.len()) {
+        Some(copy) => poll_by_copy(fds, copy, terms),
+        None => poll_long(fds, terms),
+    }
+}
+
+/// Polls a copy, on the heap, of an array that is too long for the stack.
+#[inline(never)]
+fn poll_long(fds: &mut [PollFd], terms: WaitTerms) -> Option<Result<usize, Errno>> {
+    // Only a call that concerns the library pays for the copy.
+    within(|library| fds.iter().any(|fd| library.concerns(fd.fd))).filter(|is| *is)?;
+    let mut copy = Vec::new();
+    if copy.try_reserve_exact(fds.len()).is_err() {
+        return Some(Err(Errno::NOMEM));
+    }
+    copy.resize(fds.len(), PollFd::NONE);
+    poll_by_copy(fds, &mut copy, terms)
+}
+
+#[inline]
+fn poll_by_copy(
+    fds: &mut [PollFd],
+    copy: &mut [PollFd],
+    terms: WaitTerms,
+) -> Option<Result<usize, Errno>> {
     copy.copy_from_slice(fds);
     let found = poll_in_library(copy, terms)?;
     if accessible(fds.as_ptr() as usize, size_of_val(copy), Access::Write) < size_of_val(copy) {
         return Some(Err(Errno::FAULT));
     }
-    for (place, polled) in fds.iter_mut().zip(copy) {
+    for (place, polled) in fds.iter_mut().zip(copy.iter()) {
         place.revents = polled.revents;
     }
     Some(found)

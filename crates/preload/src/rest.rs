@@ -21,9 +21,28 @@ use libc::{iovec, msghdr};
 /// Buffers that are collected at a time, on the program's stack.
 const FEW: usize = 16;
 
-/// Returns the number of handlers without `SA_RESTART` that have run in this thread until now.
-pub(crate) fn interrupting_handlers() -> u32 {
-    crate::tls::here().interrupting_handlers.load(Ordering::Relaxed)
+/// The numbers of handlers of the program that have run in this thread until some moment.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct HandlersRun {
+    /// Without `SA_RESTART`.
+    pub(crate) interrupting: u32,
+    /// With `SA_RESTART`.
+    pub(crate) restarting: u32,
+}
+
+impl HandlersRun {
+    pub(crate) fn until_now() -> Self {
+        let thread = crate::tls::here();
+        Self {
+            interrupting: thread.interrupting_handlers.load(Ordering::Relaxed),
+            restarting: thread.restarting_handlers.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Returns true if a handler without `SA_RESTART` has run since.
+    pub(crate) fn is_interrupted(self) -> bool {
+        Self::until_now().interrupting != self.interrupting
+    }
 }
 
 /// A call that has filled a part of its buffers.
@@ -56,9 +75,11 @@ pub(crate) fn receive_rest(
         return done as isize;
     }
     let mut beside = beside;
+    let dont_wait = flags.how.dont_wait;
     go_on(buffers, done, |rest| match &mut beside {
         // Data beside the bytes of one part end the whole call.
         Some(beside) if beside.has_ended() => 0,
+        _ if !has_bytes(fd, dont_wait) => 0,
         Some(beside) => {
             beside.receive(rest, number, |header, flags| receive_message(fd, header, flags))
         }
@@ -73,7 +94,7 @@ pub(crate) fn go_on(
     done: usize,
     mut call: impl FnMut(&[iovec]) -> isize,
 ) -> isize {
-    let (mut done, interrupting_handlers) = (done, interrupting_handlers());
+    let (mut done, handlers) = (done, HandlersRun::until_now());
     let mut room = [iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; FEW];
     loop {
         let rest = vectors::beyond(buffers, done, &mut room);
@@ -82,7 +103,7 @@ pub(crate) fn go_on(
         done += more;
         // A handler that ran between two calls would have ended the one call that these are parts
         // of.
-        if more == 0 || more < wanted || interrupting_handlers != self::interrupting_handlers() {
+        if more == 0 || more < wanted || handlers.is_interrupted() {
             return done as isize;
         }
     }
@@ -102,6 +123,26 @@ pub(crate) fn send_rest(fd: c_int, partial: &Partial<'_>, flags: Option<c_int>) 
     go_on(buffers, done, |rest| send_part(fd, rest, flags))
 }
 
+/// Returns a socket's own time limit, for poll(2): `SO_RCVTIMEO` or `SO_SNDTIMEO`.
+fn limit_ms(fd: c_int, option: c_int) -> c_int {
+    let mut limit = libc::timeval { tv_sec: 0, tv_usec: 0 };
+    let is_limited = raw::option(fd, option, &mut limit) && (limit.tv_sec, limit.tv_usec) != (0, 0);
+    // Rounded up: the wait must not be shorter than the socket's own limit.
+    let ms = limit.tv_sec.saturating_mul(1000).saturating_add((limit.tv_usec + 999) / 1000);
+    if is_limited { ms.min(i64::from(i32::MAX)) as c_int } else { -1 }
+}
+
+/// Waits until a socket has bytes, at most for its own `SO_RCVTIMEO`.
+///
+/// Returns false if it has none, has an error, or if the next byte was sent out of band: there a
+/// call ends that has received something. The kernel does not know of this call that it has.
+fn has_bytes(fd: c_int, dont_wait: bool) -> bool {
+    let waits = !dont_wait && !raw::is_nonblocking(fd);
+    let mut one = PollFd { fd, events: libc::POLLIN | libc::POLLPRI, revents: 0 };
+    let found = wait(&raw mut one, if waits { limit_ms(fd, libc::SO_RCVTIMEO) } else { 0 });
+    found > 0 && one.revents & (libc::POLLERR | libc::POLLNVAL) == 0 && !raw::is_at_mark(fd)
+}
+
 /// Waits until a TCP socket can be written, at most for the socket's own `SO_SNDTIMEO`.
 ///
 /// Returns false if the socket has a pending error, if a signal handler ran, or if the time limit
@@ -114,14 +155,8 @@ fn has_room(fd: c_int) -> bool {
     if !is_inet {
         return !raw::has_failed(fd);
     }
-    let mut limit = libc::timeval { tv_sec: 0, tv_usec: 0 };
-    let is_limited =
-        raw::option(fd, libc::SO_SNDTIMEO, &mut limit) && (limit.tv_sec, limit.tv_usec) != (0, 0);
-    // Rounded up: the wait must not be shorter than the socket's own limit.
-    let ms = limit.tv_sec.saturating_mul(1000).saturating_add((limit.tv_usec + 999) / 1000);
-    let ms = if is_limited { ms.min(i64::from(i32::MAX)) as c_int } else { -1 };
     let mut one = PollFd { fd, events: libc::POLLOUT, revents: 0 };
-    let found = wait(&raw mut one, ms);
+    let found = wait(&raw mut one, limit_ms(fd, libc::SO_SNDTIMEO));
     let is_bad = one.revents & (libc::POLLERR | libc::POLLNVAL) != 0;
     found > 0 && one.revents & libc::POLLOUT != 0 && !is_bad
 }

@@ -264,12 +264,10 @@ unsafe fn deliver(coming: &PendingSignal, handler: impl FnOnce()) {
         unsafe { deferred::put_off(thread, signal, entry, info, context.cast()) };
         return;
     }
-    if !restarts {
-        // Plain load and store suffice: the count is only used by this thread, and a handler that
-        // runs between the two need not be told apart from this one.
-        let before = thread.interrupting_handlers.load(Ordering::Relaxed);
-        thread.interrupting_handlers.store(before.wrapping_add(1), Ordering::Relaxed);
-    }
+    let count = if restarts { &thread.restarting_handlers } else { &thread.interrupting_handlers };
+    // Plain load and store suffice: the count is only used by this thread, and a handler that runs
+    // between the two need not be told apart from this one.
+    count.store(count.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     // SAFETY: the kernel's information for this signal.
     deferred::take_turn(thread, signal, unsafe { &mut *info });
     if is_outside {

@@ -179,7 +179,7 @@ pub(crate) fn receive_message(
     header: &mut libc::msghdr,
     flags: ReceiveFlags,
 ) -> Option<isize> {
-    let interrupting_handlers = crate::rest::interrupting_handlers();
+    let handlers = crate::rest::HandlersRun::until_now();
     let mut attempt = Attempt::default();
     loop {
         let got = datagrams::receive(fd, &call, header, flags, &mut attempt);
@@ -188,7 +188,7 @@ pub(crate) fn receive_message(
         }
         let dont_wait = flags.how.dont_wait;
         let is_another = call.number_is_another();
-        if let Err(error) = transfer::homecoming(fd, is_another, interrupting_handlers, dont_wait) {
+        if let Err(error) = transfer::homecoming(fd, is_another, handlers, dont_wait) {
             return Some(crate::errno::count(Err(error)));
         }
         call = datagram_route(fd)?;

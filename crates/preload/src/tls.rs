@@ -30,6 +30,8 @@ pub(crate) struct Thread {
     pub(crate) ran: AtomicU32,
     /// Counts the program's handlers that have run in this thread and do not restart calls.
     pub(crate) interrupting_handlers: AtomicU32,
+    /// Counts those that restart calls.
+    pub(crate) restarting_handlers: AtomicU32,
     /// The count of cancelled threads that this thread has reacted to: see `process`.
     pub(crate) cancels_seen: AtomicU32,
     /// The number of the program's handlers that are running: see `handlers::in_handler`.

@@ -13,9 +13,7 @@ use crate::guard::{home, is_open, is_wide_open, within};
 use crate::library::{Attempt, BytesOnly, Call, FromKernel, Recv, Route, Send, Use, library};
 use crate::process::{end_if_cancelled, was_cancelled};
 use crate::raw::{self, Kernel};
-use crate::rest::{
-    Partial, go_on, interrupting_handlers, receive_part, receive_rest, send_part, send_rest,
-};
+use crate::rest::{HandlersRun, Partial, go_on, receive_part, receive_rest, send_part, send_rest};
 use crate::vectors::{self, IOV_MAX, Rounds};
 use core::ffi::{c_int, c_void};
 use core::mem::ManuallyDrop;
@@ -127,27 +125,24 @@ pub(crate) fn receive(
     }
 }
 
-/// Returns true if the call must end with `EINTR`: its session went home while the call waited, and
-/// a handler ran before the call could wait in the kernel, where the handler would have interrupted
-/// it.
-#[cold]
-fn is_broken(fd: c_int, before: u32, dont_wait: bool) -> bool {
-    interrupting_handlers() != before && !dont_wait && !raw::is_nonblocking(fd)
-}
-
-/// Fails if a call must end whose session went home: its number is another file's by now
-/// (`is_another`), or the call is broken ([`is_broken`]).
+/// Fails if a call must end whose session went home.
+///
+/// With `EINTR`: a handler ran before the call could wait in the kernel, where the handler would
+/// have interrupted it. With `EBADF`: another thread has given the number to another file or to
+/// none (`is_another`). Where a handler of this thread did that the call is made again, as the
+/// kernel restarts it, with the number as it is now.
 #[cold]
 pub(crate) fn homecoming(
     fd: c_int,
     is_another: bool,
-    before: u32,
+    before: HandlersRun,
     dont_wait: bool,
 ) -> Result<(), Errno> {
-    if is_another {
+    if is_another && before == HandlersRun::until_now() {
         return Err(Errno::BADF);
     }
-    if is_broken(fd, before, dont_wait) { Err(Errno::INTR) } else { Ok(()) }
+    let may_wait = || !dont_wait && (is_another || !raw::is_nonblocking(fd));
+    if before.is_interrupted() && may_wait() { Err(Errno::INTR) } else { Ok(()) }
 }
 
 /// Receives from a descriptor that the library counts or serves. `beside` takes the data that come
@@ -161,7 +156,7 @@ pub(crate) fn receive_noted(
     kernel: impl Kernel,
 ) -> isize {
     let how = flags.how;
-    let interrupting_handlers = interrupting_handlers();
+    let handlers = HandlersRun::until_now();
     let mut attempt = Attempt::default();
     loop {
         let call = match receive_route(fd) {
@@ -177,12 +172,8 @@ pub(crate) fn receive_noted(
                 let mut header = datagrams::header_of(all);
                 match datagrams::receive(fd, &call, &mut header, flags, &mut attempt) {
                     Some(result) => return result,
-                    None => match homecoming(
-                        fd,
-                        call.number_is_another(),
-                        interrupting_handlers,
-                        how.dont_wait,
-                    ) {
+                    None => match homecoming(fd, call.number_is_another(), handlers, how.dont_wait)
+                    {
                         Ok(()) => continue,
                         Err(error) => return errno::count(Err(error)),
                     },
@@ -221,9 +212,7 @@ pub(crate) fn receive_noted(
             }
             Rounds::Done(result) => return errno::count(result),
         }
-        if let Err(error) =
-            homecoming(fd, call.number_is_another(), interrupting_handlers, how.dont_wait)
-        {
+        if let Err(error) = homecoming(fd, call.number_is_another(), handlers, how.dont_wait) {
             return errno::count(Err(error));
         }
     }
@@ -301,7 +290,7 @@ fn send_noted(
     buffers: Buffers,
     kernel: impl Kernel,
 ) -> isize {
-    let interrupting_handlers = interrupting_handlers();
+    let handlers = HandlersRun::until_now();
     loop {
         let call = match send_route(fd) {
             Route::Plain => return kernel(),
@@ -337,9 +326,7 @@ fn send_noted(
             }
             Rounds::Done(result) => return errno::count(result),
         }
-        if let Err(error) =
-            homecoming(fd, call.number_is_another(), interrupting_handlers, how.dont_wait)
-        {
+        if let Err(error) = homecoming(fd, call.number_is_another(), handlers, how.dont_wait) {
             return errno::count(Err(error));
         }
     }
@@ -350,7 +337,7 @@ fn send_noted(
 #[cold]
 #[inline(never)]
 pub(crate) fn send_by_kernel(fd: c_int, dont_wait: bool, kernel: impl Kernel) -> isize {
-    let interrupting_handlers = interrupting_handlers();
+    let handlers = HandlersRun::until_now();
     loop {
         crate::guard::tell(|library| library.go_home_with_control(fd));
         let call = match send_route(fd) {
@@ -366,9 +353,7 @@ pub(crate) fn send_by_kernel(fd: c_int, dont_wait: bool, kernel: impl Kernel) ->
             Some(Err(Errno::INTR)) if was_cancelled() => end_if_cancelled(),
             Some(Err(error)) => return errno::count(Err(error)),
         }
-        if let Err(error) =
-            homecoming(fd, call.number_is_another(), interrupting_handlers, dont_wait)
-        {
+        if let Err(error) = homecoming(fd, call.number_is_another(), handlers, dont_wait) {
             return errno::count(Err(error));
         }
     }

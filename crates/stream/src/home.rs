@@ -167,6 +167,21 @@ impl Stream {
         self.own_left().map_or(0, |left| self.copy_left(self.side, left, skip, buf))
     }
 
+    /// Notes how many bytes this side's kernel has sent in all, before [`Stream::begin_flush`]: of
+    /// a connection whose bytes need not have arrived when they are sent.
+    pub fn note_sent(&self, bytes: u64) {
+        self.out_ring().writer.sent.store(bytes.saturating_add(1), Ordering::Relaxed);
+    }
+
+    /// Returns how many bytes the peer's kernel had sent before the flush, if the peer has begun it
+    /// and has noted that.
+    pub fn sent_before_flush(&self) -> Option<u64> {
+        // The peer's state is looked at first, by an acquire that pairs with `begin_flush`.
+        let says = self.peer_flushes();
+        let sent = self.in_ring().writer.sent.load(Ordering::Relaxed);
+        sent.checked_sub(1).filter(|_| says)
+    }
+
     /// Begins the flush: from now on this side puts its leftover into the kernel. Returns the
     /// number of bytes that the peer has taken from the ring before that: they count as done.
     pub fn begin_flush(&self) -> usize {

@@ -142,6 +142,8 @@ pub struct WriterLine {
     /// ring. [`BEGUN`], [`FLUSHING`] or [`FLUSHED`]: the writer, which has that many in the kernel,
     /// those that the reader had taken among them.
     pub flushed: AtomicU64,
+    /// Bytes that the writer's kernel had sent before the flush, plus one; 0: it does not say.
+    pub sent: AtomicU64,
 }
 
 /// The words of one ring.
@@ -181,6 +183,7 @@ impl Ring {
                 bell: BellWord::new(),
                 want: AtomicU64::new(0),
                 flushed: AtomicU64::new(0),
+                sent: AtomicU64::new(0),
             },
         }
     }

@@ -30,11 +30,11 @@ use std::sync::{Mutex, OnceLock};
 const HIDDEN: u64 = 256;
 /// The same where the limit is low: the program meets the first of them later.
 const FEW: u64 = 4;
-/// How long a thread of the program's waits for other threads' calls before it makes a descriptor;
-/// it goes on without them.
+/// How long a thread in a call that must not take long waits for other threads' calls before it
+/// makes a descriptor; it gives up after that.
 const HOLD_LIMIT: Duration = Duration::from_millis(2);
-/// The same for a thread of the library's, which gives up after that.
-const OURS_LIMIT: Duration = Duration::from_millis(50);
+/// The same where nobody waits for the call.
+const LONG_LIMIT: Duration = Duration::from_millis(50);
 
 /// The descriptors that are open in the program's table as long as there is a protocol thread.
 #[derive(Debug)]
@@ -91,7 +91,7 @@ impl OwnDescriptors {
             if let Some(other) = other {
                 drop(duplicate_high(other));
             }
-            let _hold = if is_ours { Some(numbers::hold(OURS_LIMIT)?) } else { None };
+            let _hold = if is_ours { Some(numbers::hold(LONG_LIMIT)?) } else { None };
             let made = self.open_kit()?;
             // There is no race: only the thread that starts, or is, the protocol thread makes a
             // kit.
@@ -119,21 +119,20 @@ impl OwnDescriptors {
         lock(&self.kit()?.far).take()
     }
 
-    /// Makes one more descriptor. The caller is a thread inside one of the program's calls or, if
-    /// `is_ours`, a thread of the library's own.
+    /// Makes one more descriptor. The caller is in none of the calls that `numbers` counts;
+    /// `may_wait`: it has time.
     ///
     /// # Errors
-    /// Those of `make`; `EAGAIN` if the program's calls left a thread of the library's no moment;
-    /// `EMFILE` if no high number is free.
+    /// Those of `make`; `EAGAIN` if the program's calls left no moment; `EMFILE` if no high number
+    /// is free.
     pub(crate) fn make(
         &self,
-        is_ours: bool,
+        may_wait: bool,
         make: impl FnOnce() -> Result<OwnedFd, Errno>,
     ) -> Result<MovableFd, Errno> {
-        let hold = numbers::hold(if is_ours { OURS_LIMIT } else { HOLD_LIMIT });
-        if is_ours && hold.is_none() {
-            return Err(Errno::AGAIN);
-        }
+        let limit = if may_wait { LONG_LIMIT } else { HOLD_LIMIT };
+        // Without a hold the program could meet the number before it is a high one.
+        let _hold = numbers::hold(limit).ok_or(Errno::AGAIN)?;
         self.hide(make()?).ok_or(Errno::MFILE)
     }
 
@@ -234,8 +233,9 @@ impl OwnDescriptors {
     pub(crate) fn take_wanted(&self) {
         let mut taken = lock(&self.taken);
         if self.is_wanted.swap(false, Ordering::SeqCst) {
-            // The program may have started threads since the protocol thread saw only one.
-            let _hold = numbers::hold(HOLD_LIMIT);
+            // The program may have started threads since the protocol thread saw only one. If their
+            // calls leave no moment the message is the protocol thread's, once it is late.
+            let Some(_hold) = numbers::hold(HOLD_LIMIT) else { return };
             *taken = Some(self.take());
             drop(taken);
             self.ring();
@@ -310,6 +310,21 @@ fn duplicate_high(fd: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
 mod tests {
     use super::*;
     use rustix::fd::AsRawFd;
+
+    #[test]
+    fn no_number_is_taken_while_a_call_of_the_programs_makes_or_names_one() {
+        let _alone = lock(&numbers::ALONE);
+        let own = OwnDescriptors::new(|_| ());
+        let mut is_made = false;
+        numbers::begin();
+        let refused = own.make(false, || {
+            is_made = true;
+            epoll::create(epoll::CreateFlags::CLOEXEC)
+        });
+        numbers::end();
+        assert_eq!(refused.map(drop), Err(Errno::AGAIN));
+        assert!(!is_made);
+    }
 
     #[test]
     fn descriptors_cross_and_a_message_says_how_many_were_sent() {

@@ -132,6 +132,11 @@ pub(crate) fn has_ended(fd: i32) -> bool {
     at(fd).and_then(|fd| poll(fd, PollFlags::RDHUP)).is_ok_and(|found| !found.is_empty())
 }
 
+/// Returns true if a socket has a byte that was sent out of band.
+pub(crate) fn has_urgent(fd: i32) -> bool {
+    at(fd).and_then(|fd| poll(fd, PollFlags::PRI)).is_ok_and(|found| found.contains(PollFlags::PRI))
+}
+
 fn says_unasked(fd: i32, what: PollFlags) -> bool {
     at(fd).and_then(|fd| poll(fd, PollFlags::empty())).is_ok_and(|found| found.contains(what))
 }

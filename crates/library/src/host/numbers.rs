@@ -17,8 +17,6 @@ const HELD: u32 = 1 << 31;
 /// Sleep before another look, in case a wake-up is lost.
 const SLICE: Duration = Duration::from_millis(1);
 
-/// How long [`briefly`] waits for the program's calls; it goes on without them.
-const BRIEFLY: Duration = Duration::from_millis(2);
 /// After so long a [`Hold`] counts as lost: nobody keeps calls away for that long.
 const LOST: Duration = Duration::from_millis(500);
 /// Looks of [`hold`] that only yield, because the program's calls are short as a rule, and the
@@ -110,15 +108,6 @@ pub(crate) fn hold(limit: Duration) -> Option<Hold> {
     Some(Hold(()))
 }
 
-/// Runs `work`, which opens something for a moment, in a thread that is inside one of the program's
-/// calls.
-pub(crate) fn briefly<R>(work: impl FnOnce() -> R) -> R {
-    // Without a hold the work is done all the same: a number taken for microseconds does little
-    // harm.
-    let _hold = hold(BRIEFLY);
-    work()
-}
-
 impl Drop for Hold {
     fn drop(&mut self) {
         STATE.fetch_and(!HELD, Ordering::SeqCst);
@@ -126,14 +115,19 @@ impl Drop for Hold {
     }
 }
 
+/// Is locked by tests that begin calls or hold them: there is one state for a process.
+#[cfg(test)]
+pub(crate) static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::lock::lock;
     use core::sync::atomic::{AtomicBool, AtomicU32 as Count};
 
-    /// One test: there is one state for a process.
     #[test]
     fn calls_and_those_who_keep_them_away_never_meet() {
+        let _alone = lock(&ALONE);
         static INSIDE: Count = Count::new(0);
         static IS_OVER: AtomicBool = AtomicBool::new(false);
         let others = [(); 3].map(|()| {

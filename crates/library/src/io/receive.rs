@@ -335,7 +335,9 @@ impl Session {
                 if uses_ring
                     && len < bufs.iter().map(|buf| buf.len()).sum()
                     && !kernel.has_ended()
-                    && stream.available().is_ok_and(|more| more > 0) =>
+                    && stream.available().is_ok_and(|more| more > 0)
+                    // The kernel has ended the call at such a byte; another would go past it.
+                    && !crate::host::kernel::has_urgent(self.number()) =>
             {
                 // A peek leaves the kernel's bytes where they are; only at home can it see both.
                 if peek { Received::Leave(ReasonT::Operation) } else { Received::Part(len) }

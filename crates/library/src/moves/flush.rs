@@ -15,6 +15,7 @@
 
 use crate::host::kernel;
 use crate::host::lock::lock;
+use crate::host::tcp_counts;
 use crate::process::deferred::NotifyWhen;
 use crate::process::engine::Job;
 use crate::process::library::library;
@@ -95,6 +96,7 @@ impl Session {
         let owed = stream.own_leftover().unwrap_or(0);
         let is_socket = self.kind() != KindT::Pipe;
         if tx.phase != TxPhase::Flushing && !peer_died {
+            self.note_sent(stream, owed);
             tx.flushed = stream.begin_flush();
         }
         if owed > 0 && peer_died {
@@ -124,6 +126,18 @@ impl Session {
             }
             stream.set_flushed(pushed.done);
             self.end_sending(tx);
+        }
+    }
+
+    /// Has the peer tell flushed bytes from those that its kernel had before. Of TCP's, part can be
+    /// on its way when it looks; of the other kinds all have arrived.
+    fn note_sent(&self, stream: &Stream, owed: usize) {
+        if owed > 0
+            && self.kind() == KindT::Tcp
+            && self.local().is_some()
+            && let Some(sent) = tcp_counts::sent_in_all(self.number())
+        {
+            stream.note_sent(sent);
         }
     }
 

@@ -84,7 +84,7 @@ impl Library {
         entry.let_go(ReasonT::Operation);
         let epoch = self.fork_epoch.load(Ordering::SeqCst);
         let aliases = self.alias_epoch.load(Ordering::SeqCst);
-        let numbers = self.numbers_of(fd, entry, descriptors)?;
+        let numbers = self.numbers_of(fd, entry, || descriptors.numbers())?;
         let waited = self.own_calls(&numbers, descriptors);
         if waited.is_none() {
             entry.was_refused();
@@ -150,21 +150,21 @@ impl Library {
             && entry.epoch.load(Ordering::SeqCst) == self.fork_epoch.load(Ordering::SeqCst)
     }
 
-    /// Every number of the open file description of `fd`.
+    /// Every number of the open file description of `fd`; `listed` lists those that are open, or
+    /// none where there is no /proc, as in most root folders of a program's own.
     pub(crate) fn numbers_of(
         &self,
         fd: i32,
         entry: &FdEntry,
-        descriptors: &mut dyn OpenDescriptors,
+        listed: impl FnOnce() -> Vec<i32>,
     ) -> Option<Vec<i32>> {
         if !entry.may_be_aliased() {
             return Some(vec![fd]);
         }
         let this = OpenFile::at(fd)?;
         let mut numbers = vec![fd];
-        let mut all = descriptors.numbers();
+        let mut all = listed();
         if all.is_empty() {
-            // There is no /proc here, as in most root folders of a program's own.
             all = self.open_numbers();
         }
         for number in all {

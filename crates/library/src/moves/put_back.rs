@@ -72,6 +72,6 @@ impl Session {
         let open_one = |path: &str| rustix::fs::openat(rustix::fs::CWD, path, flags, Mode::empty());
         let name = format!("fd/{}", self.number());
         let open = || in_table(rustix::thread::gettid(), &name, open_one);
-        library().engine()?.own.make(false, open).ok()
+        library().engine()?.own.make(true, open).ok()
     }
 }

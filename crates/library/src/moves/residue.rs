@@ -9,6 +9,7 @@
 
 use crate::host::kernel;
 use crate::host::lock::lock;
+use crate::host::tcp_counts;
 use crate::io::from_kernel::FromKernel;
 use crate::process::library::library;
 use crate::session::Session;
@@ -221,6 +222,9 @@ impl Session {
     /// Counts the bytes in the kernel that are older than the owed ones: all, before the peer
     /// flushes. `None` means that the peer is in its flush, and will say how far it came.
     pub(crate) fn queued_before(&self, stream: &Stream) -> Option<usize> {
+        if let Some(sent) = stream.sent_before_flush() {
+            return tcp_counts::queued_of_first(self.number(), sent);
+        }
         let news = stream.flush_news();
         let said = stream.peer_flushed().or_else(|| stream.peer_flushing());
         let said = said.or_else(|| (!stream.peer_flushes()).then_some(0))?;

@@ -3,7 +3,9 @@
 //!
 //! The test is the peer, and stops wherever it likes. Real peers: `crowd` of `tests/system`.
 
+use crate::host::kernel;
 use crate::host::lock::lock;
+use crate::host::tcp_counts;
 use crate::io::call_flags::Recv;
 use crate::io::from_kernel::BytesOnly;
 use crate::process::library::library;
@@ -113,6 +115,31 @@ fn what_was_in_the_kernel_before_is_not_taken_for_owed() {
         assert_eq!(read(pair.fd(0), &mut [0; RECORD]), Err(Errno::AGAIN));
         assert!(!is_away(pair.fd(0)), "{said:?}");
     }
+}
+
+/// On TCP, bytes that the peer has flushed may be on their way when they are counted, as many are
+/// where the kernel's buffers are full. Then those that were there before come first all the same,
+/// and what has stayed in the ring comes where the flushed ones end.
+#[test]
+fn flushed_bytes_on_their_way_are_told_from_what_was_there_before() {
+    let pair = Pair::tcp();
+    let hostile = pair.join_hostile();
+    comes(&pair, 0, FIRST);
+    hostile.sends(&record());
+    hostile.side.freeze();
+    kernel::acknowledge(pair.fd(0));
+    hostile.side.note_sent(tcp_counts::sent_in_all(pair.fd(1)).unwrap());
+    assert_eq!(hostile.side.begin_flush(), 0);
+    hostile.side.set_flushed(FIRST);
+    library().session_of(pair.fd(0)).unwrap().leave(ReasonT::PeerLeft, false);
+    comes(&pair, 0, FIRST);
+    let (mut got, mut buf) = (Vec::new(), [0; RECORD]);
+    while got.len() < FIRST + RECORD {
+        let len = read(pair.fd(0), &mut buf).unwrap();
+        got.extend_from_slice(&buf[..len]);
+    }
+    assert_eq!(got, [&record()[..FIRST], &record()].concat());
+    assert_eq!(read(pair.fd(0), &mut buf), Err(Errno::AGAIN));
 }
 
 /// What was peeked at is kept until it is received, and what was written at home comes behind it.

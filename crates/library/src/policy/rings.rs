@@ -11,10 +11,9 @@
 //! `IORING_SETUP_REGISTERED_FD_ONLY`.
 
 use crate::fds::entry::{FdEntry, mark};
-use crate::host::descriptors::{Direct, in_table};
+use crate::host::descriptors::in_table;
 use crate::host::kernel;
 use crate::host::lock::lock;
-use crate::host::numbers;
 use crate::process::deferred::NotifyWhen;
 use crate::process::library::Library;
 use core::sync::atomic::Ordering;
@@ -33,8 +32,8 @@ impl Library {
             return;
         }
         if entry.has(mark::ALIASED) {
-            let others = numbers::briefly(|| self.numbers_of(fd, entry, &mut Direct::here()));
-            let others = others.unwrap_or_default();
+            // Nothing is opened for the look: this thread has the program's table.
+            let others = self.numbers_of(fd, entry, || self.open_numbers()).unwrap_or_default();
             others.into_iter().for_each(|other| self.go_home(other, ReasonT::Operation, true));
         }
         self.set_shared(fd);

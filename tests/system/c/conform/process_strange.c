@@ -242,10 +242,11 @@ CASE(strange_memory_unmapped_under_a_writer, OUT, ALL_PHASES) {
     join(thread);
 }
 
+static int polled_count = 1;
 static void *blocked_poll(void *unused) {
     struct pollfd *one = (struct pollfd *)apart;
     (void)unused;
-    int n = poll(one, 1, 10000);
+    int n = poll(one, (nfds_t)polled_count, 10000);
     note("poll: %d %s", n, n < 0 ? strerrorname_np(errno) : "");
     return NULL;
 }
@@ -269,6 +270,7 @@ static void *blocked_set(void *unused) {
 static void waits_in_memory(void *(*waits)(void *)) {
     apart = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     *(struct pollfd *)apart = (struct pollfd){S, POLLIN, 0};
+    for (int i = 1; i < polled_count; i++) ((struct pollfd *)apart)[i] = (struct pollfd){-1, POLLIN, 0};
     if (waits == blocked_select) {
         FD_ZERO((fd_set *)apart);
         FD_SET(S, (fd_set *)apart);
@@ -280,6 +282,10 @@ static void waits_in_memory(void *(*waits)(void *)) {
     join(thread);
 }
 CASE(strange_memory_unmapped_under_poll, IN, ALL_PHASES) { waits_in_memory(blocked_poll); }
+CASE(strange_memory_unmapped_under_a_long_poll, IN, ALL_PHASES) {
+    polled_count = 100;
+    waits_in_memory(blocked_poll);
+}
 CASE(strange_memory_unmapped_under_select, IN, ALL_PHASES) { waits_in_memory(blocked_select); }
 CASE(strange_memory_unmapped_under_a_set, IN, ALL_PHASES) {
     set_of_one = epoll_create1(0);

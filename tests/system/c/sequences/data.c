@@ -315,7 +315,7 @@ static void do_drain(const long *a, int count) {
 
 static void do_splice(const long *a, int count) {
     (void)count;
-    mix(a[1]);
+    mix_from(a[1], a[0]);
     guard();
     long n = sending(a[1], splice(fd_of(a[0]), NULL, fd_of(a[1]), NULL, (size_t)limited(a[2]), (unsigned)a[3]));
     unguard();
@@ -324,7 +324,7 @@ static void do_splice(const long *a, int count) {
 
 static void do_tee(const long *a, int count) {
     (void)count;
-    mix(a[1]);
+    mix_from(a[1], a[0]);
     guard();
     sending(a[1], tee(fd_of(a[0]), fd_of(a[1]), (size_t)limited(a[2]), (unsigned)a[3]));
     unguard();
@@ -345,7 +345,7 @@ static void do_vmsplice(const long *a, int count) {
 static void do_sendfile(const long *a, int count) {
     off_t at = a[3];
     (void)count;
-    mix(a[0]);
+    mix_from(a[0], a[1]);
     guard();
     sending(a[0], sendfile(fd_of(a[0]), fd_of(a[1]), a[3] >= 0 ? &at : NULL, (size_t)limited(a[2])));
     unguard();

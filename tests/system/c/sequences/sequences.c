@@ -106,6 +106,13 @@ void set_full(long slot, int is_out, int is_full) {
     if (is_full && own->session >= 0) shared->was_full[own->session][is_out ? own->side : !own->side] = 1;
 }
 
+void mix_from(long slot, long source) {
+    const struct slot *own = slot_of(slot), *from = slot_of(source);
+    mix(slot);
+    if (own->session >= 0 && from->session >= 0 && shared->was_full[from->session][!from->side])
+        shared->was_full[own->session][own->side] = 1;
+}
+
 static long told(long slot, int is_out, long n) {
     int is_certain = n < 0 && errno != EAGAIN && errno != EINTR;
     if (!*full_of(slot, is_out) || is_certain) return result(n);
@@ -139,6 +146,8 @@ void check(long slot, long amount, int is_peek, int has_no_bytes) {
     for (long i = 0; i < amount && !has_no_bytes; i++)
         if (bytes[i] != byte_at(*at + (unsigned long)i, own->session, !own->side)) {
             say(" WRONG BYTE at %ld", i);
+            /* Said once: what follows stands at other places, too. */
+            shared->is_mixed[own->session][!own->side] = shared->was_full[own->session][!own->side] = 1;
             break;
         }
     if (!is_peek) *at += (unsigned long)amount;

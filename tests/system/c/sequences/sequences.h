@@ -123,6 +123,9 @@ int is_full_out(long slot);
 void set_full(long slot, int is_out, int is_full);
 /* Makes later checks of the slot's outgoing direction compare nothing. */
 void mix(long slot);
+/* The same where the bytes come from another session. Where they stand there depends on how much
+ * was taken by a session that was full, so then they are not compared at all. */
+void mix_from(long slot, long source);
 
 /* Carries out the actor's steps. Returns when the script is over. */
 void act(void);
