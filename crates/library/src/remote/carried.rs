@@ -25,9 +25,10 @@ use sojourn_stream::{Bell, Stream};
 /// The stillness after which the session counts as lost, as if the peer had reset it: where no
 /// server has it, which includes the start of the next one.
 const ALONE_LIMIT: Duration = Duration::from_secs(5);
-/// The same where a living server has it. A carrier that stands still is replaced sooner: the
-/// server's parent waits 30 seconds for a beat (`sojourn-server`, `apart::generation`).
-const SILENT_LIMIT: Duration = Duration::from_secs(40);
+/// The same where a living server has it. A carrier that stands still is replaced sooner: it beats
+/// for ten seconds more, and the server's parent waits 30 for the next beat (`sojourn-server`,
+/// `apart::generation`).
+const SILENT_LIMIT: Duration = Duration::from_secs(60);
 /// Pause between two looks whether a carrier, this one or the next, lives.
 pub(crate) const RETURN_SLICE: Duration = Duration::from_millis(20);
 
