@@ -277,6 +277,22 @@ fn what_the_ring_of_a_lost_carrier_holds_comes_before_the_end() {
     assert_eq!(rustix::io::read(pair.ends[1].as_ref().unwrap(), &mut [0; 10]), Ok(0));
 }
 
+/// A carrier that lives but stands still: it has not begun to take the session out.
+#[test]
+fn what_a_carrier_that_stands_still_has_not_begun_with_stays_in_the_kernel() {
+    library().returns.meet_server();
+    let mut pair = Pair::tcp();
+    pair.is_carried = true;
+    let carrier = pair.join_hostile();
+    carrier.side.consent();
+    assert_eq!(write(pair.fd(0), &bytes(0, 300)), Ok(300));
+    library().session_of(pair.fd(0)).unwrap().leave(ReasonT::User, false);
+    assert!(!is_away(pair.fd(0)));
+    receive(300, |buf| rustix::io::read(pair.ends[1].as_ref().unwrap(), buf));
+    assert_eq!(rustix::io::write(pair.ends[1].as_ref().unwrap(), b"answer"), Ok(6));
+    assert_eq!(read(pair.fd(0), &mut [0; 10]), Ok(6));
+}
+
 /// The other host takes all that there is, a little at a time, for longer than a wait for one that
 /// takes nothing lasts. The socket has as much room as it may have, and all of it is used.
 #[test]

@@ -155,7 +155,8 @@ impl Session {
             }
         }
         library.returns.end(still, is_decided());
-        false
+        // A carrier that lives and stands still has not begun with the session, and never will now.
+        !is_decided() && parting.is_none() && stream.ledger().keep()
     }
 
     /// Brings home a carried session whose stream is frozen: waits until the carrier has put it
