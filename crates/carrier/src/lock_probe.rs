@@ -17,45 +17,54 @@ use rustix::io::{Errno, IoSlice};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use sojourn_ipc::ancillary;
 use sojourn_shm::aside::keep_only;
-use std::time::{Duration, Instant};
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
-/// The time for all sockets together that do not answer.
-const IN_ALL: Duration = Duration::from_secs(4);
-/// The least time for one.
-const LEAST: Duration = Duration::from_millis(20);
+/// The looks for all sockets together that do not answer. Not the clock counts them: where the
+/// machine stands still, or lets neither thread run, an honest program's session would be lost.
+const LOOKS: u32 = 400;
+/// The length of one look.
+const LOOK: Duration = Duration::from_millis(20);
+/// How long a thread may take to begin.
+const START_LIMIT: Duration = Duration::from_secs(10);
 
 /// Asks about sockets, one after the other.
 #[derive(Debug)]
 pub(crate) struct LockProbe {
     /// The line to the thread that asks, if there is one that does not wait.
     line: Option<OwnedFd>,
-    /// What is left of the time for sockets that do not answer.
-    left: Duration,
+    /// No such thread is to be had.
+    is_alone: bool,
+    /// What is left of the looks for sockets that do not answer.
+    left: u32,
 }
 
 impl LockProbe {
     pub(crate) fn new() -> Self {
-        Self { line: None, left: IN_ALL }
+        Self { line: None, is_alone: false, left: LOOKS }
     }
 
-    /// Returns true if the kernel answers questions about this socket. Where nobody can ask, as no
-    /// thread is to be had, it counts as if it did.
+    /// Returns true if the kernel answers questions about this socket. Where nobody can ask, it
+    /// counts as if it did.
     pub(crate) fn is_free(&mut self, socket: BorrowedFd<'_>) -> bool {
-        let line = match self.line.take().map_or_else(start, Ok) {
-            Ok(line) => line,
-            Err(_) => return true,
+        if self.is_alone {
+            return true;
+        }
+        let Ok(line) = self.line.take().map_or_else(start, Ok) else {
+            self.is_alone = true;
+            return true;
         };
         if ancillary::send(&line, &[IoSlice::new(&[0])], &[socket]).is_err() {
             return true;
         }
-        // Many sockets that do not answer have less time each.
-        let (begun, limit) = (Instant::now(), (self.left / 4).max(LEAST));
-        let is_free = is_readable(&line, limit);
+        // Many sockets that do not answer have fewer looks each.
+        let looks = (self.left / 4).max(1);
+        let is_free = (0..looks).any(|_| is_readable(&line, LOOK));
         if is_free {
             let _ = ancillary::receive(line.as_fd(), &mut [0]);
             self.line = Some(line);
         } else {
-            self.left = self.left.saturating_sub(begun.elapsed());
+            self.left = self.left.saturating_sub(looks);
         }
         is_free
     }
@@ -66,23 +75,20 @@ fn start() -> Result<OwnedFd, Errno> {
     let (family, flags) = (AddressFamily::UNIX, SocketFlags::CLOEXEC);
     let (line, theirs) = socketpair(family, SocketType::SEQPACKET, flags, None)?;
     let number = theirs.as_raw_fd();
+    let (ready, is_ready) = channel();
     let serve = move || {
-        let Ok(own) = keep_only(number) else { return };
-        if ancillary::send(&own, &[IoSlice::new(&[0])], &[]).is_ok() {
+        if let Ok(own) = keep_only(number)
+            && ready.send(()).is_ok()
+        {
             serve(&own);
         }
     };
     let thread = std::thread::Builder::new().name("sojourn-lock".into()).spawn(serve);
     thread.map_err(|_| Errno::AGAIN)?;
-    // The thread has its copy of the descriptor by then. A thread that could not have a table of
-    // its own says nothing: then nobody asks.
-    let is_ready = is_readable(&line, IN_ALL);
+    // The thread has a copy of the other end by then, or has ended without one.
+    is_ready.recv_timeout(START_LIMIT).map_err(|_| Errno::AGAIN)?;
     drop(theirs);
-    if is_ready && ancillary::receive(line.as_fd(), &mut [0]).is_ok() {
-        Ok(line)
-    } else {
-        Err(Errno::AGAIN)
-    }
+    Ok(line)
 }
 
 /// Asks about each socket that comes, until the line ends.
@@ -114,6 +120,7 @@ mod tests {
     use super::*;
     use sojourn_lab::hold;
     use std::net::{TcpListener, TcpStream};
+    use std::time::Instant;
 
     fn connection() -> [OwnedFd; 2] {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -140,7 +147,7 @@ mod tests {
             assert!(!probe.is_free(held.as_fd()));
             assert!(probe.is_free(free.as_fd()), "the next thread asks");
         }
-        assert!(begun.elapsed() < 3 * IN_ALL, "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < 3 * LOOKS * LOOK, "{:?}", begun.elapsed());
     }
 
     #[test]

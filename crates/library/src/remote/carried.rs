@@ -28,7 +28,7 @@ const ALONE_LIMIT: Duration = Duration::from_secs(5);
 /// The same where a living server has it. A carrier that stands still is replaced sooner: it beats
 /// for ten seconds more, and the server's parent waits 30 for the next beat (`sojourn-server`,
 /// `apart::generation`).
-const SILENT_LIMIT: Duration = Duration::from_secs(60);
+const SILENT_LIMIT: Duration = Duration::from_secs(90);
 /// Pause between two looks whether a carrier, this one or the next, lives.
 pub(crate) const RETURN_SLICE: Duration = Duration::from_millis(20);
 
