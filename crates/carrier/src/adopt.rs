@@ -5,8 +5,8 @@
 //! inbox, numbers. Even so each session is checked: the socket must have the record's addresses,
 //! and the filter must have a rule for it that names the owner in its name. Then the session is as
 //! it was, and its library, which has gone on all the time, may give it back by its token. A
-//! library that registers its side (`session::adopt` of the interface) is told of other next hops
-//! from then on.
+//! socket whose program holds its lock is left alone (`lock_probe`). A library that registers its
+//! side (`session::adopt` of the interface) is told of other next hops from then on.
 //!
 //! A session that its library had not claimed when the server died goes home at once. So does a
 //! session whose program has died meanwhile, with the bytes that its rings hold. Other rules of the
@@ -19,6 +19,7 @@ use crate::export::{Addresses, addresses};
 use crate::fd_name::{FdName, Kept, OfDatagrams};
 use crate::inboxes::OpenedInbox;
 use crate::keeping::{InheritedSession, InheritedState};
+use crate::lock_probe::LockProbe;
 use crate::metastate::NextHop;
 use crate::plan::UdpPlan;
 use crate::replay;
@@ -53,6 +54,8 @@ enum AdoptError {
     Rule,
     #[error("its memory cannot be used")]
     Memory,
+    #[error("its program holds the lock of its socket")]
+    Held,
 }
 
 /// A session's holdings at the keeper.
@@ -65,9 +68,12 @@ struct KeptSession {
 }
 
 /// Reads the holdings of a session, in the order of `Kept::fds`.
-fn found(fds: Vec<OwnedFd>) -> Result<KeptSession, AdoptError> {
+fn found(fds: Vec<OwnedFd>, probe: &mut LockProbe) -> Result<KeptSession, AdoptError> {
     let fds = <[OwnedFd; 6]>::try_from(fds).map_err(|_| AdoptError::Incomplete)?;
     let [socket, file, region, memory, ready, attention] = fds;
+    if !probe.is_free(socket.as_fd()) {
+        return Err(AdoptError::Held);
+    }
     let record = sealed::open(&file).map_err(|_| AdoptError::Incomplete)?;
     let remote = record.remote.ok_or(AdoptError::OtherSession)?;
     // A socket that its program has taken for reset, or that was being put back, has no addresses
@@ -132,7 +138,9 @@ impl Carrier {
         if count > 0 {
             self.load_unfiltered();
         }
-        let adopted: Vec<_> = sessions.into_iter().filter_map(|one| self.adopt(one)).collect();
+        let mut probe = LockProbe::new();
+        let adopt = |one| self.adopt(one, &mut probe);
+        let adopted: Vec<_> = sessions.into_iter().filter_map(adopt).collect();
         self.drop_unclaimed_rules();
         let taken = adopted.len();
         self.sessions
@@ -145,10 +153,11 @@ impl Carrier {
     fn adopt(
         &mut self,
         InheritedSession { fd_name, fds }: InheritedSession,
+        probe: &mut LockProbe,
     ) -> Option<LocalNumber> {
         let adopted = match fd_name.datagrams {
             Some(of_it) => self.adopt_datagrams(&fd_name, &of_it, fds),
-            None => self.adopt_one(&fd_name, fds),
+            None => self.adopt_one(&fd_name, fds, probe),
         };
         if let Err(error) = &adopted {
             self.links.keeping.release(&fd_name);
@@ -177,8 +186,9 @@ impl Carrier {
         &mut self,
         fd_name: &FdName,
         fds: Vec<OwnedFd>,
+        probe: &mut LockProbe,
     ) -> Result<LocalNumber, AdoptError> {
-        let KeptSession { socket, record, key, region, inbox } = found(fds)?;
+        let KeptSession { socket, record, key, region, inbox } = found(fds, probe)?;
         let [memory, ready, attention] = inbox.clone();
         let InboxSlot { inbox: number, slot } = fd_name.peer;
         let named = InboxT { id: number.0, slot, memory, ready, attention };

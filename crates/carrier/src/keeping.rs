@@ -37,7 +37,7 @@ const PATIENCE: Patience = Patience {
     // This is as long as a program waits that sends a session home.
     after_programs: Duration::from_secs(5),
 };
-/// How long the keeper of a server that has just died may take to notice.
+/// How long the keeper of a server that has just died may take to end, if it has nothing.
 const FIND_LIMIT: Duration = Duration::from_secs(2);
 
 const LINK: &str = "link";
@@ -109,7 +109,7 @@ impl Keeping {
             match Keeper::find(path) {
                 Ok(found) => break found,
                 Err(error) if is_nobody(&error) => return Ok(None),
-                // The keeper has not noticed the death of its server yet, or is ending.
+                // It is ending.
                 Err(error)
                     if error.kind() == io::ErrorKind::BrokenPipe && Instant::now() < deadline =>
                 {

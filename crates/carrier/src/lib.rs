@@ -30,6 +30,7 @@ mod inboxes;
 mod incoming;
 mod keeping;
 mod links;
+mod lock_probe;
 pub mod metastate;
 mod moves;
 mod netlink;

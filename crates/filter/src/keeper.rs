@@ -31,7 +31,8 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
-    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags,
+    SocketType,
 };
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -170,8 +171,8 @@ impl Keeper {
     /// Connects to the keeper that an earlier server left at `path`.
     ///
     /// # Errors
-    /// `ENOENT` or `ECONNREFUSED` if there is no keeper; `EPIPE` if the keeper still has a server;
-    /// `EPERM` if it is another user's.
+    /// `ENOENT` or `ECONNREFUSED` if there is no keeper; `EPIPE` if it is ending; `EPERM` if it is
+    /// another user's.
     pub fn find(path: &Path) -> io::Result<FoundKeeper> {
         let control = unix_socket()?;
         rustix::net::connect(&control, &SocketAddrUnix::new(path)?)?;
@@ -380,12 +381,18 @@ impl Held {
         }
     }
 
-    /// Accepts a connecting server. A second server and other users are refused.
+    /// Accepts a connecting server, also in the place of one that was killed and that the kernel
+    /// does not let go of. Only the server that has the place connects, and what the one before it
+    /// has said is heard first (`wait`). Other users are refused.
     fn take_server(&mut self, listener: &OwnedFd) {
         // The client may have gone again.
         let Ok(server) = rustix::net::accept_with(listener, SocketFlags::CLOEXEC) else { return };
-        if self.control.is_none() && is_own(&server) && self.tell(&server).is_ok() {
-            self.control = Some(server);
+        if is_own(&server)
+            && self.tell(&server).is_ok()
+            && let Some(earlier) = self.control.replace(server)
+        {
+            // Whoever has it as well, and lives after all, hears of that.
+            let _ = rustix::net::shutdown(&earlier, Shutdown::Both);
         }
     }
 

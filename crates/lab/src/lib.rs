@@ -8,6 +8,7 @@
 mod built;
 pub mod c_interface;
 pub mod control_group;
+pub mod hold;
 pub mod measuring;
 pub mod net;
 pub mod progress;

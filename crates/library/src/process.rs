@@ -13,4 +13,5 @@ pub(crate) mod looks;
 pub(crate) mod patience;
 pub(crate) mod remembered;
 pub(crate) mod room;
+pub(crate) mod stillness;
 pub(crate) mod thresholds;

@@ -103,13 +103,14 @@ const PROBER: [i64; 13] = [
 
 /// The carrier's calls: sockets of all kinds, interfaces, programs of the kernel's filter, and name
 /// spaces of ports.
-const CARRIER: [i64; 41] = [
+const CARRIER: [i64; 42] = [
     libc::SYS_fchmodat,
     libc::SYS_sched_setaffinity,
     libc::SYS_accept4,
     libc::SYS_bind,
     libc::SYS_bpf,
     libc::SYS_clock_nanosleep,
+    libc::SYS_close_range,
     libc::SYS_connect,
     libc::SYS_eventfd2,
     libc::SYS_fallocate,
@@ -225,7 +226,7 @@ const PROXY: [i64; 35] = [
 
 /// A keeper's calls: one server at a time, descriptors, and the name of its socket. `connect` ends
 /// the connection of a socket that nobody has taken over.
-const KEEPER: [i64; 16] = [
+const KEEPER: [i64; 17] = [
     libc::SYS_accept4,
     libc::SYS_bind,
     libc::SYS_capset,
@@ -238,6 +239,7 @@ const KEEPER: [i64; 16] = [
     libc::SYS_recvmsg,
     libc::SYS_sendmsg,
     libc::SYS_setsockopt,
+    libc::SYS_shutdown,
     libc::SYS_statx,
     libc::SYS_newfstatat,
     libc::SYS_unlinkat,

@@ -5,8 +5,9 @@
 mod common;
 
 use common::fuse::Page;
-use common::{Folder, Program, Server, be_fake, hold, until};
+use common::{Folder, Program, Server, be_fake, until};
 use rustix::fd::AsFd;
+use sojourn_lab::hold;
 use sojourn_server::memory::Memory;
 use sojourn_server::registry::SharedMemory;
 use std::os::unix::fs::PermissionsExt;

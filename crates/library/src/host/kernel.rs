@@ -184,7 +184,7 @@ pub(crate) fn input_queue(fd: i32) -> usize {
 }
 
 /// Counts the bytes that the peer has not acknowledged (`SIOCOUTQ`).
-fn unsent(fd: BorrowedFd<'_>) -> Result<u64, Errno> {
+pub(crate) fn unsent(fd: BorrowedFd<'_>) -> Result<u64, Errno> {
     sojourn_shm::descriptor::output_queue(fd)
 }
 

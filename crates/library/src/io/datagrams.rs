@@ -26,6 +26,8 @@ use crate::io::call_flags::Recv;
 use crate::io::placement::Room;
 use crate::io::sleep::Waited;
 use crate::process::library::library;
+use crate::remote::carried::{await_word, since};
+use crate::remote::carry_server::ANSWER_LIMIT;
 use crate::remote::net::Net;
 use crate::remote::net::datagrams::has_unread;
 use crate::session::datagram::{Datagram, Told};
@@ -43,15 +45,15 @@ use sojourn_pump::ancillary::{self, ControlMessages, DatagramAncillary};
 use sojourn_pump::options;
 use sojourn_session::ReasonT;
 use sojourn_shm::Deadline;
-use sojourn_stream::{Bell, Stream};
+use sojourn_shm::deadline::now_ns;
+use sojourn_stream::Stream;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
-/// How long the server may take to give the packets back, and to repeat the unread datagrams to the
-/// kernel.
+/// The stillness after which the server need not give the packets back any more, nor repeat the
+/// unread datagrams to the kernel: that includes the start of the next server. Whether a server has
+/// them makes no difference, as it does for a connection: only datagrams are lost.
 const RETURN_LIMIT: Duration = Duration::from_secs(5);
-/// Pause between two looks whether the server lives.
-const RETURN_SLICE: Duration = Duration::from_millis(20);
 /// Slices that one receive fills at most.
 pub const PARTS_MAX: usize = 16;
 
@@ -231,20 +233,20 @@ impl Session {
 
     /// Waits until the server, this one or the next, has decided.
     fn await_server(&self, net: &Net, stream: &Stream, is_decided: impl Fn() -> bool) {
-        // The last return waited in vain for a server: this one does not wait as long again.
-        let is_alone = net.is_alone.load(Ordering::SeqCst);
-        let deadline = Deadline::after(if is_alone { RETURN_SLICE } else { RETURN_LIMIT });
-        let mut has_server = true;
-        while !is_decided() && !deadline.is_over() {
-            let said = stream.announce_reader(Bell::OnFutex);
-            if !is_decided() {
-                stream.sleep_reader(said, Some(RETURN_SLICE), sojourn_shm::futex::wait);
+        let mut still = library().returns.begin();
+        while !is_decided() {
+            await_word(stream, &mut still, &is_decided);
+            if still.spent() >= RETURN_LIMIT {
+                break;
             }
-            stream.withdraw_reader();
-            // The call also makes the connection on which the unread datagrams go.
-            has_server = is_decided() || net.server.is_there(library());
+            if !is_decided() {
+                // The call also makes the connection on which the unread datagrams go.
+                let begun = now_ns();
+                net.server.is_there(library());
+                still.called(since(begun), ANSWER_LIMIT);
+            }
         }
-        net.is_alone.store(!has_server, Ordering::SeqCst);
+        library().returns.end(still, is_decided());
     }
 }
 

@@ -19,7 +19,8 @@ use crate::host::tcp_counts;
 use crate::process::deferred::NotifyWhen;
 use crate::process::engine::Job;
 use crate::process::library::library;
-use crate::process::patience::Waits;
+use crate::process::patience::{ROOM_MOST, Waits};
+use crate::process::stillness::Stillness;
 use crate::session::Session;
 use crate::session::directions::{Receiver, Sender, TxPhase, switch};
 use core::sync::atomic::Ordering;
@@ -33,8 +34,12 @@ use sojourn_stream::Stream;
 
 /// How long a flush waits for a full kernel before the rest stays in the ring.
 const STAY_LIMIT: Duration = Duration::from_millis(200);
-/// The same for a session with another host, whose peer has no library that takes the rest.
-const REMOTE_LIMIT: Duration = Duration::from_secs(2);
+/// The same for a session with another host, whose peer has no library that takes the rest: the
+/// stillness after which the session is reset. All such waits together have a budget beside it, as
+/// a peer may let its kernel take a byte now and then (`patience::ROOM_MOST`).
+const REMOTE_LIMIT: Duration = Duration::from_secs(5);
+/// Pause between two looks whether such a peer has taken something.
+const REMOTE_SLICE: Duration = Duration::from_millis(20);
 
 /// The treatment of bytes for which the kernel has no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,14 +155,13 @@ impl Session {
         owed: usize,
         terms: &ReturnTerms,
     ) -> Pushed {
-        let is_local = self.local().is_some();
-        let is_last = terms.rest == Rest::Ends || !is_local;
+        let is_remote = self.local().is_none();
+        let is_last = terms.rest == Rest::Ends || is_remote;
         kernel::make_room(self.number(), self.kind(), owed - done, is_last);
-        let limit = match is_local {
-            true => library().patience.until(STAY_LIMIT),
-            false => Deadline::after(REMOTE_LIMIT),
-        };
-        let deadline = limit.min(terms.waits.room);
+        if is_remote {
+            return self.push_to_other_host(stream, done, owed);
+        }
+        let deadline = library().patience.until(STAY_LIMIT).min(terms.waits.room);
         let begun = now_ns();
         let pushed = self.push_leftover(stream, done, owed, deadline);
         library().patience.waited_since(begun);
@@ -168,6 +172,35 @@ impl Session {
         // holder: a buffer that no longer adapts itself is less than lost bytes.
         kernel::make_room(self.number(), self.kind(), owed - pushed.done, true);
         self.push_leftover(stream, pushed.done, owed, Deadline::NOW)
+    }
+
+    /// Does so for a session with another host, which is lost where the wait is in vain. So it
+    /// lasts as long as the peer takes something, and no terms of the return make it shorter.
+    fn push_to_other_host(&self, stream: &Stream, done: usize, owed: usize) -> Pushed {
+        let (begun, most) = (now_ns(), library().room_patience.until(ROOM_MOST));
+        // The kernel has room for more only when the peer has taken a good part of what it has.
+        let taken = |done: usize| {
+            let waiting = kernel::at(self.number()).and_then(kernel::unsent).unwrap_or(0);
+            (done as u64).wrapping_sub(waiting) as i64
+        };
+        let (mut still, mut is_reset) = (Stillness::default(), false);
+        let mut looked = begun;
+        let mut pushed = self.push_leftover(stream, done, owed, Deadline::NOW);
+        let mut before = taken(pushed.done);
+        while pushed.is_short && still.spent() < REMOTE_LIMIT && !most.is_over() {
+            is_reset |= pushed.is_reset;
+            let until = Deadline::after(REMOTE_SLICE);
+            pushed = self.push_leftover(stream, pushed.done, owed, until);
+            let now = now_ns();
+            still.looked(Duration::from_nanos(now.saturating_sub(looked)));
+            looked = now;
+            let after = taken(pushed.done);
+            if core::mem::replace(&mut before, after) < after {
+                still.moved();
+            }
+        }
+        library().room_patience.waited_since(begun);
+        Pushed { is_reset: is_reset | pushed.is_reset, ..pushed }
     }
 
     /// Resets the connection with another host whose bytes nobody can send any more: no library

@@ -237,10 +237,14 @@ fn what_has_come_is_read_before_the_reset() {
 /// A session with another host whose carrier ends before it has taken the session out: the kernel
 /// gets what is in the ring, and has no room for it now. Returns the number of bytes sent, too.
 fn carrier_lost() -> (Pair, usize) {
+    carrier_lost_with_buffer(4608)
+}
+
+fn carrier_lost_with_buffer(buffer: usize) -> (Pair, usize) {
     let mut pair = Pair::tcp();
     pair.is_carried = true;
     let [ours, theirs] = pair.ends.each_ref().map(|end| end.as_ref().unwrap());
-    sockopt::set_socket_send_buffer_size(ours, 4608).unwrap();
+    sockopt::set_socket_send_buffer_size(ours, buffer).unwrap();
     sockopt::set_socket_recv_buffer_size(theirs, 4608).unwrap();
     let mut backlog = 0;
     while let Ok(sent) = rustix::io::write(ours, &bytes(backlog, 1000)) {
@@ -271,6 +275,47 @@ fn what_the_ring_of_a_lost_carrier_holds_comes_before_the_end() {
     pair.close(0);
     receive(sent, |buf| rustix::io::read(pair.ends[1].as_ref().unwrap(), buf));
     assert_eq!(rustix::io::read(pair.ends[1].as_ref().unwrap(), &mut [0; 10]), Ok(0));
+}
+
+/// A carrier that lives but stands still: it has not begun to take the session out.
+#[test]
+fn what_a_carrier_that_stands_still_has_not_begun_with_stays_in_the_kernel() {
+    library().returns.meet_server();
+    let mut pair = Pair::tcp();
+    pair.is_carried = true;
+    let carrier = pair.join_hostile();
+    carrier.side.consent();
+    assert_eq!(write(pair.fd(0), &bytes(0, 300)), Ok(300));
+    library().session_of(pair.fd(0)).unwrap().leave(ReasonT::User, false);
+    assert!(!is_away(pair.fd(0)));
+    receive(300, |buf| rustix::io::read(pair.ends[1].as_ref().unwrap(), buf));
+    assert_eq!(rustix::io::write(pair.ends[1].as_ref().unwrap(), b"answer"), Ok(6));
+    assert_eq!(read(pair.fd(0), &mut [0; 10]), Ok(6));
+}
+
+/// The other host takes all that there is, a little at a time, for longer than a wait for one that
+/// takes nothing lasts. The socket has as much room as it may have, and all of it is used.
+#[test]
+fn who_closes_waits_for_another_host_as_long_as_it_takes_something() {
+    library().room_patience.restore();
+    let (mut pair, sent) = carrier_lost_with_buffer(212_992);
+    let theirs = pair.ends[1].take().unwrap();
+    let slowly = Instant::now() + Duration::from_secs(6);
+    let reader = thread::spawn(move || {
+        receive(sent, |buf| {
+            let is_slow = Instant::now() < slowly;
+            match is_slow {
+                true => thread::sleep(Duration::from_millis(100)),
+                false => sockopt::set_socket_recv_buffer_size(&theirs, 200_000).unwrap(),
+            }
+            let len = if is_slow { buf.len().min(2000) } else { buf.len() };
+            rustix::io::read(&theirs, &mut buf[..len])
+        });
+        assert_eq!(rustix::io::read(&theirs, &mut [0; 10]), Ok(0));
+    });
+    pair.close(0);
+    assert!(Instant::now() > slowly, "it had room: the test shows nothing");
+    reader.join().unwrap();
 }
 
 /// The peer is killed between the look at whether it lives and the flush: TCP has its end first,

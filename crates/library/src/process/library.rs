@@ -10,7 +10,8 @@ use crate::fds::table::Table;
 use crate::host::environment::{Kept, counts};
 use crate::host::{Host, Plain};
 use crate::process::engine::Engine;
-use crate::process::patience::Patience;
+use crate::process::patience::{PASS_LIMIT, Patience, ROOM_MOST};
+use crate::process::stillness::ReturnStillness;
 use crate::process::thresholds::Policy;
 use crate::session::Session;
 use crate::session::identity::Generation;
@@ -30,6 +31,9 @@ pub struct Library {
     pub(crate) table: Table,
     pub(crate) policy: Policy,
     pub(crate) patience: Patience,
+    /// The same for rooms in the kernel without which sessions with other hosts are lost.
+    pub(crate) room_patience: Patience,
+    pub(crate) returns: ReturnStillness,
     // FORK: set at the start, and filled with nothing that takes time.
     host: OnceLock<&'static dyn Host>,
     engines: PerProcess<Engine>,
@@ -114,7 +118,9 @@ impl Library {
         Self {
             table: Table::new(),
             policy: Policy::new(),
-            patience: Patience::new(),
+            patience: Patience::new(PASS_LIMIT),
+            room_patience: Patience::new(ROOM_MOST),
+            returns: ReturnStillness::new(),
             host: OnceLock::new(),
             engines: PerProcess::new(),
             generation: AtomicU32::new(0),

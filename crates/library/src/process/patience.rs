@@ -17,8 +17,10 @@ use sojourn_shm::deadline::now_ns;
 pub(crate) const PASS_LIMIT: Duration = Duration::from_secs(1);
 /// The same where calls on the descriptor do not wait (`O_NONBLOCK`) and it is not passed on.
 const PASS_LIMIT_NONBLOCKING: Duration = Duration::from_millis(20);
-/// The budget, and how many times as long as a wait its recovery takes.
-const MOST: Duration = PASS_LIMIT;
+/// The budget of waits for room in the kernel, where a session with another host is lost without:
+/// the other host may be slow, or hostile.
+pub(crate) const ROOM_MOST: Duration = Duration::from_secs(20);
+/// How many times as long as a wait its recovery takes.
 const RECOVERY: u64 = 10;
 
 /// The deadlines of one return.
@@ -40,9 +42,10 @@ impl Waits {
     }
 }
 
-/// The budget of this process.
+/// A budget of this process.
 #[derive(Debug)]
 pub(crate) struct Patience {
+    most: Duration,
     /// The time (nanoseconds) at which the budget is whole again: each wait puts that off by
     /// [`RECOVERY`] times its length.
     whole_ns: AtomicU64,
@@ -50,14 +53,14 @@ pub(crate) struct Patience {
 
 impl Patience {
     /// Makes a whole budget.
-    pub(crate) const fn new() -> Self {
-        Self { whole_ns: AtomicU64::new(0) }
+    pub(crate) const fn new(most: Duration) -> Self {
+        Self { most, whole_ns: AtomicU64::new(0) }
     }
 
     /// Returns the deadline for a wait that begins now, `limit` away at most.
     pub(crate) fn until(&self, limit: Duration) -> Deadline {
         let missing_ns = self.whole_ns.load(Ordering::Relaxed).saturating_sub(now_ns()) / RECOVERY;
-        let left = MOST.saturating_sub(Duration::from_nanos(missing_ns));
+        let left = self.most.saturating_sub(Duration::from_nanos(missing_ns));
         if left.is_zero() { Deadline::NOW } else { Deadline::after(left.min(limit)) }
     }
 
@@ -93,7 +96,7 @@ mod tests {
 
     #[test]
     fn many_waits_take_no_longer_than_one() {
-        let patience = Patience::new();
+        let patience = Patience::new(PASS_LIMIT);
         let left = |patience: &Patience| patience.until(PASS_LIMIT).left().unwrap();
         assert!(left(&patience) > Duration::from_millis(900));
         // A wait of 0.6 s, and one of 0.5 s.
@@ -108,7 +111,7 @@ mod tests {
 
     #[test]
     fn short_waits_of_honest_peers_leave_it_whole() {
-        let patience = Patience::new();
+        let patience = Patience::new(PASS_LIMIT);
         (0..1000).for_each(|_| patience.waited_since(now_ns() - 50_000));
         assert!(patience.until(PASS_LIMIT).left().unwrap() > Duration::from_millis(900));
     }

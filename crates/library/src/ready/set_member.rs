@@ -27,6 +27,8 @@ pub(crate) struct Member {
     /// rings for the first of the bytes.
     pub(crate) at_ns: u64,
     pub(crate) is_rung: bool,
+    /// The member is among those of `ReadyList::rung`.
+    pub(crate) is_noted: bool,
     /// The last round that found the member ready, and the events that it found; no events if they
     /// have to be looked for again, because something has changed since.
     pub(crate) seen: u64,

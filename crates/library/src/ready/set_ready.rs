@@ -75,8 +75,8 @@ pub(crate) struct ReadyList {
     members: Vec<Member>,
     free: Vec<u32>,
     queue: VecDeque<u32>,
-    /// Members rung since the bits were last taken, until they are listed in the order of the
-    /// times.
+    /// Members rung since the bits were last taken, each once, until they are listed in the order
+    /// of the times.
     rung: Vec<RungMember>,
     /// For each inbox: the members in it.
     inboxes: Vec<Slots>,
@@ -204,12 +204,16 @@ impl ReadyList {
     /// [`ReadyList::list_rung`] comes next.
     pub(crate) fn rang(&mut self, inbox: usize, slot: SlotNumber, at_ns: u64) {
         let slots = self.inboxes.get(inbox);
-        // The list never grows beyond the room that `add` has reserved, however often peers ring.
-        if let Some(index) = slots.and_then(|slots| slots.members.get(slot.index()))
-            && *index > 0
-            && self.rung.len() < self.members.len()
-        {
-            self.rung.push(RungMember { at_ns, index: *index - 1 });
+        let Some(index) = slots
+            .and_then(|slots| slots.members.get(slot.index()))
+            .and_then(|index| index.checked_sub(1))
+        else {
+            return;
+        };
+        // A member is noted once, so that the list never grows beyond the room that `add` has
+        // reserved, and no peer that rings without end takes the room of another.
+        if !core::mem::replace(&mut self.members[index as usize].is_noted, true) {
+            self.rung.push(RungMember { at_ns, index });
         }
     }
 
@@ -225,6 +229,7 @@ impl ReadyList {
         for nth in 0..self.rung.len() {
             let RungMember { at_ns, index } = self.rung[nth];
             let member = &mut self.members[index as usize];
+            member.is_noted = false;
             // A member that is listed already keeps its place. The bell has used up its arming, and
             // a look before its report arms it again.
             if member.is_listed {

@@ -136,6 +136,28 @@ pub(super) fn said(fd: i32, events: u32, data: u64) -> ReadyMember {
     ReadyMember { fd, events, data, is_spent: false, at_ns: 0 }
 }
 
+/// A peer that says times to come has the bits taken several times in a row.
+#[test]
+fn a_peer_that_rings_again_and_again_takes_no_others_place() {
+    let (fakes, mut list) = (Fakes::new(2), ReadyList::default());
+    for fd in 0..2 {
+        list.add(fd, place(fd as u32), asked(bit::IN, 7));
+    }
+    assert_eq!(collect(&mut list, &fakes, 9), []);
+    assert!(fakes.publish(1), "it was armed, so its bell rings once and not again");
+    (0..3).for_each(|_| list.rang(0, SlotNumber(0), u64::MAX));
+    list.rang(0, SlotNumber(1), 1);
+    assert!(list.rang_after(1));
+    list.list_rung(0, 2);
+    assert_eq!(collect(&mut list, &fakes, 9), [said(1, bit::IN, 7)]);
+    // The next time, too.
+    fakes.with(1, |fake| fake.bytes = 0);
+    assert_eq!(collect(&mut list, &fakes, 9), []);
+    assert!(fakes.publish(1));
+    ring(&mut list, 1);
+    assert_eq!(collect(&mut list, &fakes, 9), [said(1, bit::IN, 7)]);
+}
+
 #[test]
 fn level_triggered_is_said_while_it_is_so_and_then_needs_a_ring() {
     let (fakes, mut list) = (Fakes::new(1), ReadyList::default());

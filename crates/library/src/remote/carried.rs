@@ -8,6 +8,8 @@
 
 use crate::host::kernel;
 use crate::host::lock::lock;
+use crate::process::stillness::Stillness;
+use crate::remote::carry_server::ANSWER_LIMIT;
 use crate::remote::net::ReturningSession;
 use crate::session::Session;
 use crate::session::directions::{Receiver, RxPhase};
@@ -17,14 +19,37 @@ use core::sync::atomic::{Ordering, fence};
 use core::time::Duration;
 use sojourn_pump::now;
 use sojourn_session::ReasonT;
-use sojourn_shm::Deadline;
+use sojourn_shm::deadline::now_ns;
 use sojourn_stream::{Bell, Stream};
 
-/// How long the carrier may take to put a session back. After that the session counts as lost, as
-/// if the peer had reset it.
-const RETURN_LIMIT: Duration = Duration::from_secs(5);
+/// The stillness after which the session counts as lost, as if the peer had reset it: where no
+/// server has it, which includes the start of the next one.
+const ALONE_LIMIT: Duration = Duration::from_secs(5);
+/// The same where a living server has it. A carrier that stands still is replaced sooner: it beats
+/// for ten seconds more, and the server's parent waits 30 for the next beat (`sojourn-server`,
+/// `apart::generation`).
+const SILENT_LIMIT: Duration = Duration::from_secs(90);
 /// Pause between two looks whether a carrier, this one or the next, lives.
-const RETURN_SLICE: Duration = Duration::from_millis(20);
+pub(crate) const RETURN_SLICE: Duration = Duration::from_millis(20);
+
+/// Turns of the pump between two looks.
+const TURNS_MAX: usize = 64;
+
+/// Sleeps until the carrier says something, one look long.
+pub(crate) fn await_word(stream: &Stream, still: &mut Stillness, is_decided: impl Fn() -> bool) {
+    let begun = now_ns();
+    let said = stream.announce_reader(Bell::OnFutex);
+    if !is_decided() {
+        stream.sleep_reader(said, Some(RETURN_SLICE), sojourn_shm::futex::wait);
+    }
+    stream.withdraw_reader();
+    still.looked(since(begun));
+}
+
+/// Returns the time since `begun_ns`.
+pub(crate) fn since(begun_ns: u64) -> Duration {
+    Duration::from_nanos(now_ns().saturating_sub(begun_ns))
+}
 
 impl Session {
     /// Consents to the carrier's ring, and gives the kernel up once the carrier uses the ring: from
@@ -101,22 +126,21 @@ impl Session {
     fn await_return(&self, stream: &Stream, parting: Option<&ReturningSession>) -> bool {
         let library = crate::process::library::library();
         let net = library.engine().zip(library.net());
-        // The last return waited in vain for a server: this one does not wait as long again.
-        let is_alone = net.is_some_and(|(_, net)| net.is_alone.load(Ordering::SeqCst));
-        let limit = if is_alone { RETURN_SLICE } else { RETURN_LIMIT };
-        let deadline = Deadline::after(limit);
         let is_decided = || stream.peer_flushed().is_some() || stream.ledger().is_lost();
         // The connection over which the session was given back.
-        let mut given = None;
-        while !is_decided() && !deadline.is_over() {
+        let (mut given, mut still) = (None, library.returns.begin());
+        while !is_decided() {
             match (parting, net) {
                 (Some(parting), Some((_, net))) => {
                     let (token, has_ended) = (parting.token, parting.carried.has_ended());
                     let record = &parting.record;
+                    let begun = now_ns();
                     given = net.server.give_back(library, given, token, has_ended, record);
+                    still.called(since(begun), ANSWER_LIMIT);
                     // Packets that come for the session meanwhile are taken in now, so that this
-                    // work is not left for afterwards.
-                    while !is_decided() && net.with_pump(|pump| pump.turn(false, now())) {}
+                    // work is not left for afterwards; not as long as other hosts send some.
+                    let turn = || net.with_pump(|pump| pump.turn(false, now()));
+                    let _ = (0..TURNS_MAX).all(|_| !is_decided() && turn());
                 }
                 // The carrier is gone, had not taken the session out, and never will.
                 _ if self.peer_process_is_gone() && stream.ledger().keep() => return true,
@@ -124,16 +148,15 @@ impl Session {
                 _ if stream.ledger().is_kept() => return true,
                 _ => {}
             }
-            let said = stream.announce_reader(Bell::OnFutex);
-            if !is_decided() {
-                stream.sleep_reader(said, Some(RETURN_SLICE), sojourn_shm::futex::wait);
+            await_word(stream, &mut still, is_decided);
+            let limit = if given.is_some() { SILENT_LIMIT } else { ALONE_LIMIT };
+            if still.spent() >= limit {
+                break;
             }
-            stream.withdraw_reader();
         }
-        if let (false, Some(_), Some((_, net))) = (is_decided(), parting, net) {
-            net.is_alone.store(given.is_none(), Ordering::SeqCst);
-        }
-        false
+        library.returns.end(still, is_decided());
+        // A carrier that lives and stands still has not begun with the session, and never will now.
+        !is_decided() && parting.is_none() && stream.ledger().keep()
     }
 
     /// Brings home a carried session whose stream is frozen: waits until the carrier has put it

@@ -79,8 +79,6 @@ pub(crate) struct Net {
     beside: Mutex<HashMap<i32, i32>>,
     /// The connection over which sessions are given back.
     pub(crate) server: CarryConnection,
-    /// A session has waited for a server in vain; the next ones do not wait as long.
-    pub(crate) is_alone: AtomicBool,
     has_thread: AtomicBool,
 }
 
@@ -152,7 +150,6 @@ impl Net {
                 delegated: Mutex::default(),
                 beside: Mutex::default(),
                 server,
-                is_alone: AtomicBool::new(false),
                 has_thread: AtomicBool::new(false),
             })
         };

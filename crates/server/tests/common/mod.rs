@@ -407,7 +407,7 @@ impl Fake {
             let held = end.try_clone().unwrap().into();
             (end.into(), other.into(), held)
         };
-        let is_held = hold::hold(source, held);
+        let is_held = sojourn_lab::hold::hold(source, held);
         self.ends.insert(local, first);
         self.ends.insert(local + 1, second);
         is_held.to_string()

@@ -10,7 +10,6 @@ use crate::fds::slot::Slot;
 use crate::host::kernel;
 use crate::policy::kept::KeptDescriptor;
 use crate::remote::carry_server::{ANSWER_LIMIT, open_socket};
-use core::sync::atomic::Ordering;
 use rustix::fd::AsFd;
 use sojourn_ipc::Deadline;
 use sojourn_session::ReasonT;
@@ -29,9 +28,7 @@ impl Thread {
         }
         self.has_client = true;
         self.engine.set_served(true);
-        if let Some(net) = self.library.net() {
-            net.is_alone.store(false, Ordering::SeqCst);
-        }
+        library.returns.meet_server();
         self.served_since = Instant::now();
         self.adopt_all();
         self.tell_all_kept();
