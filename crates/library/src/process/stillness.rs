@@ -102,6 +102,7 @@ mod tests {
         still.moved();
         assert_eq!(still.spent(), Duration::ZERO);
     }
+
     #[test]
     fn many_returns_that_nobody_answers_wait_no_longer_than_one() {
         let (returns, limit) = (ReturnStillness::new(), Duration::from_secs(5));
