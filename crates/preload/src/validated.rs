@@ -115,9 +115,9 @@ impl Validated {
     }
 }
 
-/// Returns the table's set for a range that begins at `at`, by Fibonacci hashing, so that buffers at
-/// regular distances fall into different sets. Higher bits are folded in first, because multiples
-/// of some distances (16 pages) would share sets.
+/// Returns the table's set for a range that begins at `at`, by Fibonacci hashing, so that buffers
+/// at regular distances fall into different sets. Higher bits are folded in first, because
+/// multiples of some distances (16 pages) would share sets.
 #[inline(always)]
 fn set_of(at: usize) -> usize {
     let page = (at / PAGE) as u64;

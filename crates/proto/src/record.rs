@@ -7,7 +7,7 @@
 //! and `record_udp` are its contents, `record_codec` the encoding, `record_error` the errors. The
 //! bytes are drawn in `docs/reference/session-record.md`.
 
-use crate::record_codec::{Field, Reader, record};
+use crate::record_codec::{Field, Output, Reader, record};
 pub use crate::record_error::{RecordError, VERSION};
 pub use crate::record_tcp::{
     CloseReason, CongestionName, ControllerKind, EcnRecord, OutOfOrder, TcpCounters, TcpOptions,
@@ -79,16 +79,28 @@ impl Default for IpOptions {
 impl SessionRecord {
     /// Appends the record's bytes to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let start = out.len();
-        out.extend_from_slice(&MAGIC);
-        VERSION.put(out);
+        self.encode_to(&mut |piece| out.extend_from_slice(piece));
+    }
+
+    /// Passes the record's bytes on, piece by piece: a queue is one piece, which is not copied.
+    pub fn encode_to(&self, out: &mut dyn FnMut(&[u8])) {
+        // The header tells the body's length and checksum, so the body is gone through twice.
+        let mut sum = Checksum::default();
+        self.put_body(&mut |piece| sum.add(piece));
         let protocol: u8 = match self.kind {
             Kind::Tcp(_) => 6,
             Kind::Udp(_) => 17,
         };
+        out(&MAGIC);
+        VERSION.put(out);
         protocol.put(out);
         0u8.put(out);
-        out.extend_from_slice(&[0; 12]);
+        (HEADER_LEN as u32 + sum.len as u32).put(out);
+        sum.finish().put(out);
+        self.put_body(out);
+    }
+
+    fn put_body(&self, out: &mut Output<'_>) {
         self.local.put(out);
         self.remote.put(out);
         self.ip.put(out);
@@ -96,10 +108,6 @@ impl SessionRecord {
             Kind::Tcp(tcp) => tcp.put(out),
             Kind::Udp(udp) => udp.put(out),
         }
-        let length = (out.len() - start) as u32;
-        out[start + 8..start + 12].copy_from_slice(&length.to_le_bytes());
-        let sum = checksum(&out[start + HEADER_LEN..]);
-        out[start + 12..start + 20].copy_from_slice(&sum.to_le_bytes());
     }
 
     /// Reads a record that takes up all of `bytes`.
@@ -173,22 +181,61 @@ impl SessionRecord {
     }
 }
 
-/// Returns a checksum that detects accidents, not attacks: FNV-1a over little-endian words of eight
-/// bytes (the last padded with zeros), with a rotation so that high bits matter too. Fast enough
-/// for megabytes of queued data within a move.
-pub(crate) fn checksum(bytes: &[u8]) -> u64 {
-    const PRIME: u64 = 0x0000_0100_0000_01b3;
-    let mut sum: u64 = 0xcbf2_9ce4_8422_2325;
-    let mut add = |word: u64| sum = (sum ^ word).wrapping_mul(PRIME).rotate_left(23);
-    let (words, rest) = bytes.as_chunks::<8>();
-    for word in words {
-        add(u64::from_le_bytes(*word));
+/// A checksum that detects accidents, not attacks: FNV-1a over little-endian words of eight bytes
+/// (the last padded with zeros), with a rotation so that high bits matter too, and over the length.
+/// Fast enough for megabytes of queued data within a move.
+struct Checksum {
+    sum: u64,
+    /// The bytes of the word that is not whole yet, and their number.
+    part: [u8; 8],
+    held: usize,
+    len: u64,
+}
+
+impl Default for Checksum {
+    fn default() -> Self {
+        Self { sum: 0xcbf2_9ce4_8422_2325, part: [0; 8], held: 0, len: 0 }
     }
-    let mut last = [0; 8];
-    last[..rest.len()].copy_from_slice(rest);
-    add(u64::from_le_bytes(last));
-    add(bytes.len() as u64);
-    sum
+}
+
+impl Checksum {
+    fn word(&mut self, word: u64) {
+        const PRIME: u64 = 0x0000_0100_0000_01b3;
+        self.sum = (self.sum ^ word).wrapping_mul(PRIME).rotate_left(23);
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        self.len += bytes.len() as u64;
+        // First what completes the word that was begun.
+        let more = if self.held > 0 { bytes.len().min(8 - self.held) } else { 0 };
+        let (front, bytes) = bytes.split_at(more);
+        self.part[self.held..self.held + more].copy_from_slice(front);
+        self.held += more;
+        if self.held == 8 {
+            self.word(u64::from_le_bytes(self.part));
+            self.held = 0;
+        }
+        let (words, rest) = bytes.as_chunks::<8>();
+        words.iter().for_each(|word| self.word(u64::from_le_bytes(*word)));
+        if !rest.is_empty() {
+            self.part[..rest.len()].copy_from_slice(rest);
+            self.held = rest.len();
+        }
+    }
+
+    fn finish(mut self) -> u64 {
+        self.part[self.held..].fill(0);
+        self.word(u64::from_le_bytes(self.part));
+        self.word(self.len);
+        self.sum
+    }
+}
+
+/// Returns the checksum of a body.
+pub(crate) fn checksum(bytes: &[u8]) -> u64 {
+    let mut sum = Checksum::default();
+    sum.add(bytes);
+    sum.finish()
 }
 
 #[cfg(test)]

@@ -13,10 +13,13 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 /// The most bytes that one queue of a record may hold.
 pub(crate) const QUEUE_MAX: usize = 64 << 20;
 
+/// What takes encoded bytes, piece by piece.
+pub(crate) type Output<'a> = dyn FnMut(&[u8]) + 'a;
+
 /// A value with an encoding.
 pub(crate) trait Field: Sized {
-    /// Appends the value.
-    fn put(&self, out: &mut Vec<u8>);
+    /// Passes the value's bytes on.
+    fn put(&self, out: &mut Output<'_>);
     /// Reads the value from the front of the remaining bytes.
     fn take(reader: &mut Reader<'_>) -> Result<Self, RecordError>;
 }
@@ -53,8 +56,8 @@ impl<'a> Reader<'a> {
 macro_rules! number_fields {
     ($($number:ty),*) => { $(
         impl Field for $number {
-            fn put(&self, out: &mut Vec<u8>) {
-                out.extend_from_slice(&self.to_le_bytes());
+            fn put(&self, out: &mut Output<'_>) {
+                out(&self.to_le_bytes());
             }
 
             fn take(reader: &mut Reader<'_>) -> Result<Self, RecordError> {
@@ -67,8 +70,8 @@ macro_rules! number_fields {
 number_fields!(u8, u16, u32, u64);
 
 impl Field for bool {
-    fn put(&self, out: &mut Vec<u8>) {
-        out.push(u8::from(*self));
+    fn put(&self, out: &mut Output<'_>) {
+        out(&[u8::from(*self)]);
     }
 
     fn take(reader: &mut Reader<'_>) -> Result<Self, RecordError> {
@@ -81,7 +84,7 @@ impl Field for bool {
 }
 
 impl Field for Duration {
-    fn put(&self, out: &mut Vec<u8>) {
+    fn put(&self, out: &mut Output<'_>) {
         self.as_micros().put(out);
     }
 
@@ -91,8 +94,8 @@ impl Field for Duration {
 }
 
 impl<const N: usize> Field for [u8; N] {
-    fn put(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(self);
+    fn put(&self, out: &mut Output<'_>) {
+        out(self);
     }
 
     fn take(reader: &mut Reader<'_>) -> Result<Self, RecordError> {
@@ -101,9 +104,9 @@ impl<const N: usize> Field for [u8; N] {
 }
 
 impl Field for Vec<u8> {
-    fn put(&self, out: &mut Vec<u8>) {
+    fn put(&self, out: &mut Output<'_>) {
         (self.len() as u32).put(out);
-        out.extend_from_slice(self);
+        out(self);
     }
 
     fn take(reader: &mut Reader<'_>) -> Result<Self, RecordError> {
@@ -115,9 +118,9 @@ impl Field for Vec<u8> {
     }
 }
 
-/// Appends a list: its length in 32 bits, then its items. Each item takes at least a byte, so a
+/// Passes a list on: its length in 32 bits, then its items. Each item takes at least a byte, so a
 /// forged length cannot cause more memory to be used than there are bytes.
-pub(crate) fn put_list<T: Field>(list: &[T], out: &mut Vec<u8>) {
+pub(crate) fn put_list<T: Field>(list: &[T], out: &mut Output<'_>) {
     (list.len() as u32).put(out);
     for item in list {
         item.put(out);
@@ -137,7 +140,7 @@ pub(crate) fn take_list<T: Field>(reader: &mut Reader<'_>) -> Result<Vec<T>, Rec
 /// An endpoint is encoded as family (4 or 6), port, flow information, scope, and 16 bytes of
 /// address of which IPv4 uses the first four.
 impl Field for SocketAddr {
-    fn put(&self, out: &mut Vec<u8>) {
+    fn put(&self, out: &mut Output<'_>) {
         let (family, address, flow, scope) = match self {
             SocketAddr::V4(v4) => {
                 let mut address = [0; 16];
@@ -178,7 +181,7 @@ impl Field for SocketAddr {
 
 /// An address is encoded as family (4 or 6) and 16 bytes of which IPv4 uses the first four.
 impl Field for IpAddr {
-    fn put(&self, out: &mut Vec<u8>) {
+    fn put(&self, out: &mut Output<'_>) {
         let (family, address) = match self {
             IpAddr::V4(v4) => {
                 let mut address = [0; 16];
@@ -206,7 +209,7 @@ impl Field for IpAddr {
 
 /// `None` is encoded as a byte 0, `Some` as a byte 1 and the value.
 impl<T: Field> Field for Option<T> {
-    fn put(&self, out: &mut Vec<u8>) {
+    fn put(&self, out: &mut Output<'_>) {
         self.is_some().put(out);
         if let Some(value) = self {
             value.put(out);
@@ -229,7 +232,7 @@ macro_rules! record {
         }
 
         impl $crate::record_codec::Field for $name {
-            fn put(&self, out: &mut ::alloc::vec::Vec<u8>) {
+            fn put(&self, out: &mut $crate::record_codec::Output<'_>) {
                 $($crate::record_codec::Field::put(&self.$field, out);)*
             }
 
@@ -260,8 +263,8 @@ macro_rules! record_enum {
         }
 
         impl $crate::record_codec::Field for $name {
-            fn put(&self, out: &mut ::alloc::vec::Vec<u8>) {
-                out.push(*self as u8);
+            fn put(&self, out: &mut $crate::record_codec::Output<'_>) {
+                out(&[*self as u8]);
             }
 
             fn take(

@@ -4,7 +4,9 @@
 //! tcp_info`), the comment gives it. Options of the program and settings of the system are in
 //! `record_tcp_options`, the envelope in `record`.
 
-use crate::record_codec::{Field, QUEUE_MAX, Reader, put_list, record, record_enum, take_list};
+use crate::record_codec::{
+    Field, Output, QUEUE_MAX, Reader, put_list, record, record_enum, take_list,
+};
 use crate::record_error::RecordError;
 pub use crate::record_tcp_options::{
     CongestionName, ControllerKind, TcpCounters, TcpOptions, TcpTuning,
@@ -396,7 +398,7 @@ macro_rules! for_each_field {
 }
 
 impl Field for TcpRecord {
-    fn put(&self, out: &mut Vec<u8>) {
+    fn put(&self, out: &mut Output<'_>) {
         macro_rules! put_all {
             ($($field:ident),*) => { $(self.$field.put(out);)* };
         }

@@ -246,3 +246,14 @@ fn the_bytes_are_those_that_the_page_draws() {
     assert_eq!(bytes[queues..], [0, 0, 0, 0, 3, 0, 0, 0, 1, 2, 3, 0, 0, 0, 0]);
     assert_eq!(queues, 559, "sizes of the fixed parts: see docs/reference/session-record.md");
 }
+
+proptest! {
+    #[test]
+    fn a_checksum_does_not_depend_on_the_pieces(
+        pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..12)
+    ) {
+        let mut sum = Checksum::default();
+        pieces.iter().for_each(|piece| sum.add(piece));
+        prop_assert_eq!(sum.finish(), checksum(&pieces.concat()));
+    }
+}

@@ -1,7 +1,7 @@
 //! The UDP part of a session record: options and datagrams not yet read. Endpoints are in the
 //! envelope (`record`).
 
-use crate::record_codec::{Field, Reader, put_list, record, take_list};
+use crate::record_codec::{Field, Output, Reader, put_list, record, take_list};
 use crate::record_error::RecordError;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
@@ -74,7 +74,7 @@ record! {
 }
 
 impl Field for UdpRecord {
-    fn put(&self, out: &mut Vec<u8>) {
+    fn put(&self, out: &mut Output<'_>) {
         self.options.put(out);
         self.interface.put(out);
         put_list(&self.receive_queue, out);

@@ -368,8 +368,11 @@ impl Carried {
     /// Makes the record with which the frozen session goes on in its socket. The receive queue has
     /// the bytes that the program has not read, then those that it was never shown. The send queue
     /// has the bytes that are not acknowledged, then those that were never sent.
+    ///
+    /// `None`: the record was made before, or there is no memory for the queues.
     pub fn leave(&mut self, now: Instant) -> Option<SessionRecord> {
         self.stream.freeze();
+        self.has_memory().then_some(())?;
         let mut record = self.connection.export(now)?;
         if let Kind::Tcp(tcp) = &mut record.kind {
             let unread = unread(&self.stream);
@@ -380,7 +383,21 @@ impl Carried {
         }
         Some(record)
     }
+
+    /// Returns true if there is memory for the queues of a record: an allocation that fails would
+    /// end the program.
+    fn has_memory(&self) -> bool {
+        let connection = &self.connection;
+        let queued = connection.siocinq() + connection.out_of_order_bytes() + connection.siocoutq();
+        let in_rings =
+            self.stream.own_leftover().unwrap_or(0) + self.stream.peer_leftover().unwrap_or(0);
+        // A queue is copied once more where another is put before it.
+        Vec::<u8>::new().try_reserve_exact(2 * (queued + in_rings) + SPARE).is_ok()
+    }
 }
+
+/// Bytes of memory that a record takes beside its queues, or somebody else may take meanwhile.
+const SPARE: usize = 1 << 20;
 
 /// Copies the bytes that the program has not read, of a frozen stream of which this is the carrying
 /// side.

@@ -7,7 +7,7 @@
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
-use sojourn_proto::record::{Kind, RecordError, SessionRecord};
+use sojourn_proto::record::{RecordError, SessionRecord};
 
 /// The largest record that is opened (bytes): both queues of the largest connection, and a little.
 const MAX: u64 = 96 << 20;
@@ -39,37 +39,80 @@ impl core::fmt::Display for SealedError {
 
 impl std::error::Error for SealedError {}
 
-/// Makes a sealed file with the record.
+/// Makes a sealed file with the record. Its queues are not copied on the way, so that a program
+/// without much memory can still send a session home.
 ///
 /// # Errors
 /// No descriptors or no memory left.
 pub fn pack(record: &SessionRecord) -> Result<OwnedFd, Errno> {
-    let mut bytes = Vec::with_capacity(usual_bytes(record));
-    record.encode(&mut bytes);
-    seal([&bytes[..]])
+    let mut pieces = Pieces { file: new_file()?, held: [0; HELD], len: 0 };
+    let mut result = Ok(());
+    record.encode_to(&mut |piece| {
+        if result.is_ok() {
+            result = pieces.put(piece);
+        }
+    });
+    result?;
+    pieces.end()
 }
 
-/// Estimates a record's length (bytes), so that room is made once.
-fn usual_bytes(record: &SessionRecord) -> usize {
-    const REST: usize = 1024;
-    match &record.kind {
-        Kind::Tcp(tcp) => tcp.receive_queue.len() + tcp.send_queue.len() + REST,
-        Kind::Udp(_) => REST,
+/// Bytes of short pieces that are written together; of a caller's stack.
+const HELD: usize = 512;
+
+/// A file in the making, from many pieces.
+struct Pieces {
+    file: OwnedFd,
+    held: [u8; HELD],
+    len: usize,
+}
+
+impl Pieces {
+    fn put(&mut self, piece: &[u8]) -> Result<(), Errno> {
+        if self.len + piece.len() > HELD {
+            write_all(&self.file, &self.held[..self.len])?;
+            self.len = 0;
+        }
+        if piece.len() > HELD {
+            return write_all(&self.file, piece);
+        }
+        self.held[self.len..self.len + piece.len()].copy_from_slice(piece);
+        self.len += piece.len();
+        Ok(())
     }
+
+    fn end(self) -> Result<OwnedFd, Errno> {
+        write_all(&self.file, &self.held[..self.len])?;
+        sealed(self.file)
+    }
+}
+
+fn new_file() -> Result<OwnedFd, Errno> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    rustix::fs::memfd_create("sojourn-record", flags)
+}
+
+fn write_all(file: &OwnedFd, mut rest: &[u8]) -> Result<(), Errno> {
+    while !rest.is_empty() {
+        match rustix::io::write(file, rest) {
+            Ok(len) => rest = &rest[len..],
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn sealed(file: OwnedFd) -> Result<OwnedFd, Errno> {
+    let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    rustix::fs::fcntl_add_seals(&file, seals)?;
+    Ok(file)
 }
 
 /// Makes a sealed file with any bytes, one piece after the other.
 pub(crate) fn seal<'b>(pieces: impl IntoIterator<Item = &'b [u8]>) -> Result<OwnedFd, Errno> {
-    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    let file = rustix::fs::memfd_create("sojourn-record", flags)?;
-    for mut rest in pieces {
-        while !rest.is_empty() {
-            rest = &rest[rustix::io::write(&file, rest)?..];
-        }
-    }
-    let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
-    rustix::fs::fcntl_add_seals(&file, seals)?;
-    Ok(file)
+    let file = new_file()?;
+    pieces.into_iter().try_for_each(|piece| write_all(&file, piece))?;
+    sealed(file)
 }
 
 /// Returns true if a file is memory that nobody can change any more. Only memory has seals
@@ -94,7 +137,10 @@ pub fn open(file: impl AsFd) -> Result<SessionRecord, SealedError> {
 pub(crate) fn read(file: impl AsFd, max: u64) -> Result<Vec<u8>, SealedError> {
     let size = rustix::fs::fstat(&file).map_err(SealedError::System)?.st_size;
     let size = u64::try_from(size).ok().filter(|size| *size <= max).ok_or(SealedError::TooLarge)?;
-    let mut bytes = vec![0; size as usize];
+    // What others have made must not end a process that has no memory for it.
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(size as usize).map_err(|_| SealedError::System(Errno::NOMEM))?;
+    bytes.resize(size as usize, 0);
     // A file that has shrunk since gives fewer bytes, which are then checked like any.
     let len = read_at(file, &mut bytes, 0).map_err(SealedError::System)?;
     bytes.truncate(len);
@@ -118,7 +164,7 @@ pub(crate) fn read_at(file: impl AsFd, bytes: &mut [u8], start: u64) -> Result<u
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sojourn_proto::record::{IpOptions, TcpRecord};
+    use sojourn_proto::record::{IpOptions, Kind, TcpRecord};
 
     #[test]
     fn what_was_packed_is_opened() {

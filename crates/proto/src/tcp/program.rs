@@ -194,6 +194,11 @@ impl Connection {
         self.rcv.readable().len() as usize
     }
 
+    /// Returns the number of bytes that have come and wait behind a gap.
+    pub fn out_of_order_bytes(&self) -> usize {
+        self.rcv.assembler.bytes() as usize
+    }
+
     /// Returns the number of bytes written and not acknowledged, including a FIN as in Linux
     /// (`SIOCOUTQ`).
     pub fn siocoutq(&self) -> usize {
