@@ -12,6 +12,5 @@ pub(crate) mod lifetimes;
 pub(crate) mod looks;
 pub(crate) mod patience;
 pub(crate) mod remembered;
-pub(crate) mod room;
 pub(crate) mod stillness;
 pub(crate) mod thresholds;

@@ -16,6 +16,7 @@ use crate::bulk::Judge;
 use crate::figures::{Beat, Figures};
 use crate::link_hop::{LinkHop, header_for};
 use crate::position;
+use crate::room::has_room;
 use crate::timing::OutgoingMessage;
 use sojourn_netif::{Interface, Outgoing, SendError};
 use sojourn_proto::record::{IpOptions, Kind, SessionRecord};
@@ -356,7 +357,11 @@ impl Carried {
     /// Resets the connection, as well as that can be done, for a session that has left with this
     /// record and that nobody can go on with.
     pub(crate) fn reset(&mut self, record: &SessionRecord, out: &mut dyn Interface, now: Instant) {
-        if let Ok(connection) = Connection::import(record, &Limits::default(), now) {
+        let limits = Limits::default();
+        if !has_room(Connection::ring_bytes(record, &limits)) {
+            return;
+        }
+        if let Ok(connection) = Connection::import(record, &limits, now) {
             self.connection = connection;
             self.connection.abort();
             // A segment without payload takes nothing from the stream, which is frozen.
@@ -372,7 +377,9 @@ impl Carried {
     /// `None`: the record was made before, or there is no memory for the queues.
     pub fn leave(&mut self, now: Instant) -> Option<SessionRecord> {
         self.stream.freeze();
-        self.has_memory().then_some(())?;
+        if !has_room(self.queue_copies()) {
+            return None;
+        }
         let mut record = self.connection.export(now)?;
         if let Kind::Tcp(tcp) = &mut record.kind {
             let unread = unread(&self.stream);
@@ -384,20 +391,16 @@ impl Carried {
         Some(record)
     }
 
-    /// Returns true if there is memory for the queues of a record: an allocation that fails would
-    /// end the program.
-    fn has_memory(&self) -> bool {
+    /// Returns how many bytes the queues of a record take while it is made.
+    fn queue_copies(&self) -> usize {
         let connection = &self.connection;
         let queued = connection.siocinq() + connection.out_of_order_bytes() + connection.siocoutq();
         let in_rings =
             self.stream.own_leftover().unwrap_or(0) + self.stream.peer_leftover().unwrap_or(0);
         // A queue is copied once more where another is put before it.
-        Vec::<u8>::new().try_reserve_exact(2 * (queued + in_rings) + SPARE).is_ok()
+        2 * (queued + in_rings)
     }
 }
-
-/// Bytes of memory that a record takes beside its queues, or somebody else may take meanwhile.
-const SPARE: usize = 1 << 20;
 
 /// Copies the bytes that the program has not read, of a frozen stream of which this is the carrying
 /// side.

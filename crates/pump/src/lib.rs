@@ -40,6 +40,7 @@ pub mod position;
 mod pump;
 #[cfg(test)]
 mod pump_tests;
+mod room;
 mod round;
 #[cfg(test)]
 mod round_tests;
@@ -57,4 +58,5 @@ pub use in_transit::InTransit;
 pub use link_hop::{LinkAddresses, LinkHop, LinkId};
 pub use placement::Placement;
 pub use pump::{Pump, now};
+pub use room::has_room;
 pub use session_number::SessionNumber;

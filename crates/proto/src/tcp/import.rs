@@ -44,6 +44,16 @@ impl fmt::Display for ImportError {
 impl core::error::Error for ImportError {}
 
 impl Connection {
+    /// Returns how many bytes the rings of an import take at most, for embedders whose allocations
+    /// may fail; 0 for a record that is not a TCP session's.
+    pub fn ring_bytes(record: &SessionRecord, limits: &Limits) -> usize {
+        let Kind::Tcp(tcp) = &record.kind else { return 0 };
+        let received = u64::from(tcp.rcv_wnd) + tcp.receive_queue.len() as u64;
+        let sent = tcp.send_queue.len() as u64;
+        let rings = [limits.receive_ring_max.max(received), limits.send_ring_max.max(sent)];
+        rings.iter().map(|bytes| bytes.next_power_of_two() as usize).sum()
+    }
+
     /// Takes over the session that `record` describes, and allocates all memory that it will use.
     ///
     /// Bytes that were sent and not acknowledged count as sent now. An owed acknowledgement is sent

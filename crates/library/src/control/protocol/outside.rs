@@ -14,7 +14,6 @@ use crate::fds::own::{receive_descriptors, send_descriptors};
 use crate::host::descriptors::{Direct, OpenDescriptors};
 use crate::host::{Host, OwnCalls};
 use crate::io::signals::DueSignals;
-use crate::process::room::has_room;
 use crate::remote::carry_server::{ANSWER_LIMIT, open_connection};
 use crate::remote::delegation::Delegation;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -26,6 +25,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::Pid;
 use sojourn_ipc::{Connection, Deadline, rt};
+use sojourn_pump::has_room;
 use sojourn_session::{
     DelegateT, EventT, InboxT, JoinT, ProcessId, SessionClient, session_connect_options,
 };

@@ -9,7 +9,6 @@ use crate::host::kernel;
 use crate::host::lock::lock;
 use crate::process::engine::Job;
 use crate::process::library::library;
-use crate::process::room::has_room;
 use crate::remote::carry_server::ANSWER_LIMIT;
 use crate::remote::delegation::{Delegation, LinkSockets};
 use crate::session::Session;
@@ -19,7 +18,7 @@ use rustix::io::IoSlice;
 use rustix::net::sockopt;
 use sojourn_proto::record::{Kind, SessionRecord};
 use sojourn_proto::udp::{Limits, Socket};
-use sojourn_pump::{Datagrams, LinkId, Sent, Source, now};
+use sojourn_pump::{Datagrams, LinkId, Sent, Source, has_room, now};
 use sojourn_session::{DelegateT, DelegationToken, RouteT};
 use sojourn_stream::Stream;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -75,10 +74,9 @@ impl Net {
         delegation: &Delegation,
         sockets: Option<LinkSockets>,
     ) -> bool {
-        let record = delegation.record.as_ref().filter(|_| has_room(0));
-        let made = record.and_then(|record| {
+        let made = delegation.record.as_ref().and_then(|record| {
             let limits = limits_of(record)?;
-            Socket::import(record, &limits).ok()
+            has_room(limits.receive_bytes_max).then(|| Socket::import(record, &limits).ok())?
         });
         let terms = &delegation.terms;
         let Some(socket) = made.map(|socket| Arc::new(Mutex::new(socket))) else { return false };
