@@ -7,8 +7,8 @@
 /// Bytes, more than this process allocates for one session and its protocol state.
 const NEEDED: usize = 1 << 20;
 
-/// Returns true if [`NEEDED`] and `bytes` more can be allocated now. The memory is not touched: the
-/// check costs a mapping that is undone at once.
+/// Returns true if `bytes` can be allocated now, and a mebibyte for all else. The memory is not
+/// touched: the check costs a mapping that is undone at once.
 #[must_use]
 pub fn has_room(bytes: usize) -> bool {
     Vec::<u8>::new().try_reserve_exact(NEEDED.saturating_add(bytes)).is_ok()
