@@ -7,7 +7,7 @@
 //! the other checks are AArch64's own there. Read `docs/understand/testing.md` first.
 
 use crate::packages::{self, AARCH64, EMULATOR, ensure_target};
-use crate::steps::{cargo, command, run};
+use crate::steps::{ONLY_CHECKED, cargo, command, run};
 use anyhow::{Context, Result, ensure};
 use std::path::Path;
 use std::process::Command;
@@ -70,17 +70,13 @@ fn prepare() -> Result<()> {
     ensure_target(TARGET)
 }
 
-/// Builds the workspace, but for the generated Rust that only has to compile: it has nothing of a
-/// processor's.
 fn build() -> Result<()> {
     if IS_NATIVE {
         eprintln!("── AArch64: this machine is one");
         return Ok(());
     }
-    run(
-        "build for AArch64",
-        &mut cross(&["build", "--workspace", "--exclude", "sojourn-names-rust"]),
-    )
+    let words = ["build", "--workspace", "--exclude", ONLY_CHECKED];
+    run("build for AArch64", &mut cross(&words))
 }
 
 /// Runs the tests that the emulator can run.

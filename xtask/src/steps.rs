@@ -11,6 +11,9 @@ use std::time::Instant;
 /// Clock ticks in a second, in which `/proc` counts processor time (`USER_HZ`, time(7)).
 const TICKS: f64 = 100.0;
 
+/// The package of generated Rust that only has to compile: clippy reads it, and nothing else need.
+pub(crate) const ONLY_CHECKED: &str = "sojourn-names-rust";
+
 /// The time since its beginning, and the processor time of the commands that ended meanwhile.
 pub(crate) struct Stopwatch {
     start: Instant,

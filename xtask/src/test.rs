@@ -2,7 +2,7 @@
 
 use crate::again::Extent;
 use crate::packages::{TEST, ensure, ensure_component, ensure_go};
-use crate::steps::{self, Check, cargo};
+use crate::steps::{self, Check, ONLY_CHECKED, cargo};
 use crate::{
     aarch64, again, build, c_libraries, columns, deny, forks, fuzz, layers, lengths, pages,
     signatures, test_targets,
@@ -56,7 +56,9 @@ pub(crate) fn run(extent: Extent) -> Result<()> {
     // Documentation examples run first. Some later tests build single packages into the same
     // folder, which replaces libraries that are also built for C by builds with which the examples
     // cannot be linked.
-    run_step("examples in the documentation", &["test", "--workspace", "--doc"])?;
+    // Cargo takes the libraries with `doctest = false`, too, and would build each for that.
+    let words = ["test", "--workspace", "--exclude", ONLY_CHECKED, "--doc"];
+    run_step("examples in the documentation", &words)?;
     let unsure = again::tests(extent)?;
     if extent == Extent::Whole {
         models("models (loom)", &["test", "--release"])?;

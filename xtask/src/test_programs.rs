@@ -46,8 +46,8 @@ pub(crate) struct Outcome {
 /// # Errors
 /// If cargo fails, or prints no program.
 pub(crate) fn build() -> Result<Vec<TestProgram>> {
-    // `--tests` selects targets that have tests; without it those of the documentation's examples
-    // would be built, too.
+    // `--tests` selects the targets that have tests; without it examples (`examples/`) would be
+    // built, too.
     let mut words = vec!["test", "--no-run", "--workspace", "--tests"];
     words.push("--message-format=json-render-diagnostics");
     let mut child = cargo(&words).stdout(Stdio::piped()).spawn().context("cannot run cargo")?;
