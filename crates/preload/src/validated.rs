@@ -31,16 +31,21 @@ const WRITABLE: u64 = 1;
 const PAGES_BITS: u32 = 18;
 const PAGES_MAX: usize = (1 << PAGES_BITS) - 1;
 
+/// Returns the address of a range's first page.
+#[inline(always)]
+fn start_of(word: u64) -> usize {
+    ((word >> (PAGES_BITS + 1)) as usize) << PAGE_LOG2
+}
+
 impl Range {
-    #[inline(always)]
-    fn start(&self) -> usize {
-        ((self.0.load(Ordering::Relaxed) >> (PAGES_BITS + 1)) as usize) << PAGE_LOG2
+    fn begins_at(&self, start: usize) -> bool {
+        start_of(self.0.load(Ordering::Relaxed)) == start
     }
 
     #[inline(always)]
     fn has(&self, at: usize, end: usize, access: Access) -> bool {
         let word = self.0.load(Ordering::Relaxed);
-        let start = ((word >> (PAGES_BITS + 1)) as usize) << PAGE_LOG2;
+        let start = start_of(word);
         let pages = (word >> 1) as usize & PAGES_MAX;
         start <= at
             && end <= start + pages * PAGE
@@ -108,7 +113,7 @@ impl Validated {
         let set = &self.table[set_of(start)];
         // Replaces a range that begins at the same page, which was too short or not writable; else
         // a vacant place; else any range of the set.
-        let same = set.iter().position(|range| range.start() == start);
+        let same = set.iter().position(|range| range.begins_at(start));
         let vacant = || set.iter().position(Range::is_vacant);
         let way = same.or_else(vacant).unwrap_or((turn as usize / RANGES) % WAYS);
         set[way].set(start, end, access);

@@ -77,7 +77,7 @@ fn flow_of(connection: &Connection) -> FlowKey {
 
 impl Carried {
     /// Goes on with the session that the record describes; its send queue must be empty. `None`
-    /// means that the engine does not take the session.
+    /// means that the engine does not take the session, or has no memory for it.
     pub fn new(
         stream: Stream,
         record: &SessionRecord,
@@ -86,7 +86,7 @@ impl Carried {
         now: Instant,
     ) -> Option<Self> {
         let limits = Limits { send_elsewhere: stream.in_bytes().into(), ..*limits };
-        let mut connection = Connection::import(record, &limits, now).ok()?;
+        let mut connection = imported(record, &limits, now)?;
         if connection.siocoutq() > 0 {
             return None;
         }
@@ -357,11 +357,7 @@ impl Carried {
     /// Resets the connection, as well as that can be done, for a session that has left with this
     /// record and that nobody can go on with.
     pub(crate) fn reset(&mut self, record: &SessionRecord, out: &mut dyn Interface, now: Instant) {
-        let limits = Limits::default();
-        if !has_room(Connection::ring_bytes(record, &limits)) {
-            return;
-        }
-        if let Ok(connection) = Connection::import(record, &limits, now) {
+        if let Some(connection) = imported(record, &Limits::default(), now) {
             self.connection = connection;
             self.connection.abort();
             // A segment without payload takes nothing from the stream, which is frozen.
@@ -400,6 +396,12 @@ impl Carried {
         // A queue is copied once more where another is put before it.
         2 * (queued + in_rings)
     }
+}
+
+/// Imports a record, if there is memory for the rings.
+fn imported(record: &SessionRecord, limits: &Limits, now: Instant) -> Option<Connection> {
+    let is_there = has_room(Connection::ring_bytes(record, limits));
+    is_there.then(|| Connection::import(record, limits, now).ok())?
 }
 
 /// Copies the bytes that the program has not read, of a frozen stream of which this is the carrying

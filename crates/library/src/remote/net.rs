@@ -32,9 +32,9 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 use sojourn_proto::record::SessionRecord;
-use sojourn_proto::tcp::{Connection, Limits};
+use sojourn_proto::tcp::Limits;
 use sojourn_proto::time::Instant;
-use sojourn_pump::{Carried, InTransit, LinkAddresses, LinkHop, LinkId, Pump, has_room, now};
+use sojourn_pump::{Carried, InTransit, LinkAddresses, LinkHop, LinkId, Pump, now};
 use sojourn_session::{DelegateT, DelegationToken, HopT};
 use sojourn_shm::MovableFd;
 use sojourn_stream::Stream;
@@ -174,10 +174,6 @@ impl Net {
         sockets: Option<LinkSockets>,
     ) -> bool {
         let (Some(record), terms) = (&delegation.record, &delegation.terms) else { return false };
-        let limits = Limits::default();
-        if !has_room(Connection::ring_bytes(record, &limits)) {
-            return false;
-        }
         // The server has begun the ring; this view of the stream is older than that.
         other.use_ring();
         let mut pump = lock(&self.pump);
@@ -185,7 +181,7 @@ impl Net {
             return false;
         }
         let hop = hop_of(&terms.hop);
-        let Some(mut carried) = Carried::new(other, record, &hop, &limits, now()) else {
+        let Some(mut carried) = Carried::new(other, record, &hop, &Limits::default(), now()) else {
             return false;
         };
         carried.watch_bulk(session.judge(engine));

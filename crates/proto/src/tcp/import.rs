@@ -49,9 +49,9 @@ impl Connection {
     pub fn ring_bytes(record: &SessionRecord, limits: &Limits) -> usize {
         let Kind::Tcp(tcp) = &record.kind else { return 0 };
         let received = u64::from(tcp.rcv_wnd) + tcp.receive_queue.len() as u64;
-        let sent = tcp.send_queue.len() as u64;
-        let rings = [limits.receive_ring_max.max(received), limits.send_ring_max.max(sent)];
-        rings.iter().map(|bytes| bytes.next_power_of_two() as usize).sum()
+        let receive = limits.receive_ring_max.max(received).next_power_of_two();
+        let send = limits.send_ring_max.max(tcp.send_queue.len() as u64).next_power_of_two();
+        (if limits.send_elsewhere == 0 { receive + send } else { receive }) as usize
     }
 
     /// Takes over the session that `record` describes, and allocates all memory that it will use.
