@@ -6,7 +6,7 @@
 //! many tests fail, nothing is run again. Not here: the building and running of one program
 //! (`test_programs`), and the other checks (`test`).
 
-use crate::queue::Queue;
+use crate::queue::{Queue, Running};
 use crate::steps::Stopwatch;
 use crate::test_programs::{Outcome, TestProgram, build};
 use anyhow::{Result, bail};
@@ -121,10 +121,10 @@ fn run_all(programs: VecDeque<TestProgram>, at_once: AtOnce) -> Result<Vec<Failu
         for _ in 0..at_once.programs {
             let (queue, sender) = (&queue, sender.clone());
             scope.spawn(move || {
-                while let Some(program) = queue.take() {
-                    let tell = |unfinished| queue.note(&program.name, unfinished);
+                while let Some(Running { program, tests }) = queue.take() {
+                    let tell = |unfinished| tests.note(unfinished);
                     let outcome = program.run(at_once.tests, &[], &tell);
-                    queue.ended(&program.name);
+                    drop(tests);
                     if sender.send((program, outcome)).is_err() {
                         return;
                     }

@@ -19,8 +19,11 @@ pub(crate) struct Queue {
 
 struct Programs {
     waiting: VecDeque<TestProgram>,
-    /// Unfinished tests by the program's name; more than any number until it has told.
-    running: BTreeMap<String, usize>,
+    /// Programs taken so far.
+    taken: u64,
+    /// Unfinished tests of each running program, by the number of programs taken before it; more
+    /// than any number until it has told.
+    running: BTreeMap<u64, usize>,
 }
 
 impl Programs {
@@ -31,7 +34,7 @@ impl Programs {
 
 impl Queue {
     pub(crate) fn new(waiting: VecDeque<TestProgram>, beside: usize) -> Self {
-        let programs = Mutex::new(Programs { waiting, running: BTreeMap::new() });
+        let programs = Mutex::new(Programs { waiting, taken: 0, running: BTreeMap::new() });
         Self { programs, changed: Condvar::new(), beside }
     }
 
@@ -40,27 +43,44 @@ impl Queue {
     }
 
     /// Waits until at most `beside` tests of the running programs are unfinished, and takes the
-    /// next program, which counts as running from then on. Returns `None` when none waits.
-    pub(crate) fn take(&self) -> Option<TestProgram> {
+    /// next program. Returns `None` when none waits.
+    pub(crate) fn take(&self) -> Option<Running<'_>> {
         let is_busy =
             |all: &mut Programs| !all.waiting.is_empty() && all.unfinished() > self.beside;
         let all = self.changed.wait_while(self.lock(), is_busy);
         let mut all = all.unwrap_or_else(PoisonError::into_inner);
         let program = all.waiting.pop_front()?;
-        all.running.insert(program.name.clone(), usize::MAX);
-        Some(program)
+        let number = all.taken;
+        all.taken += 1;
+        all.running.insert(number, usize::MAX);
+        Some(Running { program, tests: Unfinished { queue: self, number } })
     }
+}
 
-    /// Notes how many tests of a running program are unfinished.
-    pub(crate) fn note(&self, name: &str, unfinished: usize) {
-        self.lock().running.insert(name.into(), unfinished);
-        self.changed.notify_all();
+/// A program that was taken.
+pub(crate) struct Running<'q> {
+    pub(crate) program: TestProgram,
+    pub(crate) tests: Unfinished<'q>,
+}
+
+/// The tests of a running program. It counts as running until this is dropped, also by a panic.
+pub(crate) struct Unfinished<'q> {
+    queue: &'q Queue,
+    number: u64,
+}
+
+impl Unfinished<'_> {
+    /// Notes how many there are.
+    pub(crate) fn note(&self, unfinished: usize) {
+        self.queue.lock().running.insert(self.number, unfinished);
+        self.queue.changed.notify_all();
     }
+}
 
-    /// Notes that a program has ended.
-    pub(crate) fn ended(&self, name: &str) {
-        self.lock().running.remove(name);
-        self.changed.notify_all();
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        self.queue.lock().running.remove(&self.number);
+        self.queue.changed.notify_all();
     }
 }
 
@@ -74,26 +94,40 @@ mod tests {
     fn a_program_begins_beside_the_last_test_of_another() {
         let programs = ["x/one", "x/two", "x/three"].map(|name| TestProgram::named(name, "true"));
         let queue = Queue::new(programs.into(), 1);
-        assert_eq!(queue.take().expect("the first").name, "x/one");
+        let one = queue.take().expect("the first");
+        assert_eq!(one.program.name, "x/one");
         let (sender, taken) = channel();
+        let none =
+            |reason| assert!(taken.recv_timeout(Duration::from_millis(50)).is_err(), "{reason}");
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                while let Some(program) = queue.take() {
-                    sender.send(program.name).expect("the test waits for it");
+                while let Some(running) = queue.take() {
+                    sender.send(running).expect("the test waits for it");
                 }
                 drop(sender);
             });
-            queue.note("x/one", 2);
-            assert!(taken.recv_timeout(Duration::from_millis(50)).is_err());
-            queue.note("x/one", 1);
-            assert_eq!(taken.recv().expect("beside one test"), "x/two");
-            // It has not told yet how many tests it has.
-            queue.ended("x/one");
-            assert!(taken.recv_timeout(Duration::from_millis(50)).is_err());
-            queue.ended("x/two");
-            assert_eq!(taken.recv().expect("the last"), "x/three");
+            one.tests.note(2);
+            none("two tests are left");
+            one.tests.note(1);
+            let two = taken.recv().expect("beside one test");
+            assert_eq!(two.program.name, "x/two");
+            drop(one);
+            none("the second has not told how many tests it has");
+            drop(two);
+            assert_eq!(taken.recv().expect("the last").program.name, "x/three");
             assert!(taken.recv().is_err());
         });
+    }
+
+    #[test]
+    fn a_worker_that_panics_keeps_nobody_waiting() {
+        let programs = ["x/one", "x/two"].map(|name| TestProgram::named(name, "true"));
+        let queue = Queue::new(programs.into(), 1);
+        std::thread::scope(|scope| {
+            let worker = scope.spawn(|| queue.take().map(|_running| panic!("on purpose")));
+            assert!(worker.join().is_err());
+        });
+        assert_eq!(queue.take().expect("nothing runs").program.name, "x/two");
     }
 
     #[test]
