@@ -303,6 +303,12 @@ impl Sandbox {
         &self.built
     }
 
+    /// Returns the host on which programs run; `None` is the machine's own network.
+    #[must_use]
+    pub fn host(&self) -> Option<&Host> {
+        self.host.as_ref()
+    }
+
     /// Sets a configuration variable (without the prefix `SOJOURN_`) for programs started from now
     /// on.
     pub fn set(&mut self, name: &str, value: &str) {

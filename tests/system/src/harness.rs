@@ -31,7 +31,12 @@ impl Harness {
     /// # Errors
     /// If the socket cannot be made.
     pub fn start(sandbox: Sandbox) -> Result<Serving> {
-        let socket = UnixDatagram::bind(sandbox.folder().join("harness"))?;
+        // The programs' own names are those of their host's network.
+        let path = sandbox.folder().join("harness");
+        let socket = match sandbox.host() {
+            Some(host) => host.enter(|| UnixDatagram::bind(path))??,
+            None => UnixDatagram::bind(path)?,
+        };
         socket.set_read_timeout(Some(Duration::from_millis(50)))?;
         let harness =
             Self { sandbox: Mutex::new(sandbox), socket, is_over: AtomicBool::new(false) };

@@ -3,7 +3,9 @@
 //! Each script of `sequences/` is played, or of `SEQUENCES_FOLDER`, in `SEQUENCES_ROUNDS` rounds.
 //! `SEQUENCES_SEED=N` plays new ones, from that seed on, and `SEQUENCES_COUNT=N` so many. New ones
 //! are played by hand only, as long as some differ by the order in which two waiting calls of the
-//! kernel's get their bytes. Not here: the calls and their generator (`src/sequences`).
+//! kernel's get their bytes. `SEQUENCES_DOOR=loader`: by a static program. `SEQUENCES_REMOTE=1`:
+//! most sessions are with another host. Not here: the calls and their generator
+//! (`src/sequences`).
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
@@ -11,7 +13,7 @@ use sojourn_system::sequences::compare::Difference;
 use sojourn_system::sequences::generate::{Scope, generate};
 use sojourn_system::sequences::script::Script;
 use sojourn_system::sequences::shrink::{Differing, shrink};
-use sojourn_system::sequences::stage::Stage;
+use sojourn_system::sequences::stage::{Door, Stage, Terms};
 use std::path::{Path, PathBuf};
 
 /// The number of new scripts, and of rounds in which a difference must be seen again.
@@ -39,8 +41,15 @@ fn play(stage: &Stage, name: &str, script: &Script) -> Option<String> {
     Some(describe(name, &script, &difference))
 }
 
+fn is_remote() -> bool {
+    std::env::var_os("SEQUENCES_REMOTE").is_some()
+}
+
 fn stage() -> Stage {
-    Stage::new(Path::new(env!("CARGO_TARGET_TMPDIR"))).unwrap()
+    let is_static = std::env::var_os("SEQUENCES_DOOR").is_some_and(|door| door == "loader");
+    let door = if is_static { Door::Loader } else { Door::Preload };
+    let terms = Terms { door, has_far_host: is_remote() };
+    Stage::new(Path::new(env!("CARGO_TARGET_TMPDIR")), terms).unwrap()
 }
 
 #[test]
@@ -49,7 +58,7 @@ fn new_sequences() {
     let stage = stage();
     let mut differences = String::new();
     for seed in first..first + number_of("SEQUENCES_COUNT").unwrap_or(COUNT) {
-        let script = generate(seed, Scope { has_recalls: seed % 2 == 0 });
+        let script = generate(seed, Scope { has_recalls: seed % 2 == 0, is_remote: is_remote() });
         if std::env::var_os("SEQUENCES_SHOW").is_some() {
             println!("{script}");
         }
@@ -58,6 +67,7 @@ fn new_sequences() {
             differences += &text;
         }
     }
+    println!("{} moved: {}", stage.moves().unwrap(), stage.why());
     assert!(differences.is_empty(), "differences:\n{differences}");
     assert!(stage.moves().unwrap() > 0, "nothing moved: {}", stage.why());
 }

@@ -243,6 +243,28 @@ static void map_out(void) {
 
 /* ---- sessions ---- */
 
+/* Connects two hosts: the driver's listener is on the other one. The first end is on this one. */
+static void connected_hosts(int family, int ends[2]) {
+    const char *text = getenv(family == AF_INET ? "SEQUENCES_FAR4" : "SEQUENCES_FAR6");
+    int listener = text ? atoi(text) : -1;
+    struct sockaddr_storage name;
+    socklen_t len = sizeof name;
+    if (getsockname(listener, (void *)&name, &len)) fail("no listener: %m");
+    ends[0] = socket(family, SOCK_STREAM, 0);
+    if (connect(ends[0], (void *)&name, len)) fail("no connection: %m");
+    ends[1] = accept(listener, NULL, NULL);
+    if (ends[1] < 0) fail("nobody connects: %m");
+    int on = 1;
+    for (int i = 0; i < 2; i++) setsockopt(ends[i], IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+/* Closes the driver's listeners, before their numbers matter. */
+static void forget_hosts(void) {
+    const char *texts[] = {getenv("SEQUENCES_FAR4"), getenv("SEQUENCES_FAR6")};
+    for (int i = 0; i < 2; i++)
+        if (texts[i]) close(atoi(texts[i]));
+}
+
 static void connected(int family, int ends[2]) {
     struct sockaddr_storage name = {.ss_family = (sa_family_t)family};
     socklen_t len = sizeof name;
@@ -262,9 +284,11 @@ static void connected(int family, int ends[2]) {
 
 /* Makes the two ends; A's is the first. */
 static void make_session(const char *kind, int ends[2]) {
-    int made = 0, pipe_ends[2];
+    int made = 0, pipe_ends[2], is_far = !strncmp(kind, "far", 3), other_ends[2] = {-1, -1};
     if (!strcmp(kind, "tcp4")) connected(AF_INET, ends);
     else if (!strcmp(kind, "tcp6")) connected(AF_INET6, ends);
+    else if (!strcmp(kind, "near4") || !strcmp(kind, "far4")) connected_hosts(AF_INET, other_ends);
+    else if (!strcmp(kind, "near6") || !strcmp(kind, "far6")) connected_hosts(AF_INET6, other_ends);
     else if (!strcmp(kind, "unix")) connected(AF_UNIX, ends);
     else if (!strcmp(kind, "pair")) made = socketpair(AF_UNIX, SOCK_STREAM, 0, ends);
     else if (!strcmp(kind, "pipe") || !strcmp(kind, "epip")) {
@@ -272,6 +296,7 @@ static void make_session(const char *kind, int ends[2]) {
         int writes = !strcmp(kind, "pipe");
         ends[0] = pipe_ends[writes], ends[1] = pipe_ends[!writes];
     } else fail("no session is a %s", kind);
+    if (other_ends[0] >= 0) ends[is_far] = other_ends[0], ends[!is_far] = other_ends[1];
     if (made) fail("no session: %m");
 }
 
@@ -392,6 +417,7 @@ static void run(void) {
         for (int i = 0; i < SLOTS; i++) shared->slots[a][i] = (struct slot){-1, -1, 0};
     if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, channel)) fail("no channel: %m");
     for (int i = 0; i < sessions_count; i++) make_session(session_kinds[i], ends[i]);
+    forget_hosts();
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     /* Nobody has the turn until both have their descriptors. */
     atomic_store(&shared->turn, -1);

@@ -119,7 +119,7 @@ impl Writer {
             }
             // Single bytes fill a TCP connection, and a pipe, only after very many calls.
             let part = match self.model.kind(held) {
-                "tcp4" | "tcp6" => part.max(4096),
+                _ if self.model.is_tcp(held) => part.max(4096),
                 "pipe" | "epip" | "own" => part.max(40),
                 _ => part,
             };

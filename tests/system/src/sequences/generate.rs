@@ -6,7 +6,7 @@
 
 use super::model::{ACTORS, Direction, Held, Model, Slot};
 use super::script::Script;
-use super::writer::{Busy, EVENTS, KINDS, Profile, QUEUED_MAX, Writer};
+use super::writer::{Busy, EVENTS, KINDS, Profile, QUEUED_MAX, REMOTE_KINDS, Writer};
 use crate::random::Random;
 
 /// What a script may contain.
@@ -14,6 +14,8 @@ use crate::random::Random;
 pub struct Scope {
     /// The sessions are sent home at random points.
     pub has_recalls: bool,
+    /// Most sessions are with another host.
+    pub is_remote: bool,
 }
 
 /// Makes a script.
@@ -21,7 +23,11 @@ pub struct Scope {
 pub fn generate(seed: u64, scope: Scope) -> Script {
     let mut random = Random::new(seed);
     let count = 1 + random.below(4);
-    let kinds = (0..count).filter_map(|_| random.pick(&KINDS)).collect();
+    let mut kind = |_| match scope.is_remote && random.percent(75) {
+        true => random.pick(&REMOTE_KINDS),
+        false => random.pick(&KINDS),
+    };
+    let kinds = (0..count).filter_map(&mut kind).collect();
     let profile = Profile {
         has_recalls: scope.has_recalls,
         has_processes: random.percent(35),

@@ -108,11 +108,11 @@ impl Model {
     }
 
     pub(super) fn is_socket(&self, held: Held) -> bool {
-        matches!(self.kind(held), "tcp4" | "tcp6" | "unix" | "pair")
+        self.is_tcp(held) || matches!(self.kind(held), "unix" | "pair")
     }
 
     pub(super) fn is_tcp(&self, held: Held) -> bool {
-        self.kind(held).starts_with("tcp")
+        ["tcp", "near", "far"].iter().any(|tcp| self.kind(held).starts_with(tcp))
     }
 
     /// Returns true if bytes can be read from it: not so of the writing end of a pipe.

@@ -5,7 +5,11 @@ use super::script::Script;
 use crate::compile::compile;
 use crate::harness::{Harness, Serving};
 use anyhow::{Context, Result, bail};
+use rustix::io::{FdFlags, fcntl_setfd};
+use sojourn_lab::net::{End, Host, Link};
 use sojourn_lab::{Mode, Running, Sandbox};
+use std::net::{IpAddr, TcpListener};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -14,11 +18,32 @@ const LIMIT: Duration = Duration::from_secs(40);
 const FILES: [&str; 8] =
     ["sequences", "script", "data", "descriptors", "options", "waits", "process", "extras"];
 
+/// The way by which the program's calls come to the library.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Door {
+    /// The preload library.
+    #[default]
+    Preload,
+    /// The loader: the program is linked statically.
+    Loader,
+}
+
+/// Where scripts are played, and by what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Terms {
+    /// By what.
+    pub door: Door,
+    /// There is another host, for sessions of kinds `near4` and the like.
+    pub has_far_host: bool,
+}
+
 /// A program, a sandbox, and what serves its requests.
 #[derive(Debug)]
 pub struct Stage {
     program: PathBuf,
     serving: Serving,
+    /// The link to the other host.
+    link: Option<Link>,
 }
 
 impl Stage {
@@ -26,16 +51,31 @@ impl Stage {
     ///
     /// # Errors
     /// If the program does not compile, or the server does not come up.
-    pub fn new(folder: &Path) -> Result<Self> {
-        let program = folder.join(format!("sequences-{}", std::process::id()));
+    pub fn new(folder: &Path, terms: Terms) -> Result<Self> {
+        let Terms { door, has_far_host } = terms;
+        let program = folder.join(format!("sequences-{door:?}-{}", std::process::id()));
         let files = FILES.map(|file| format!("sequences/{file}.c"));
         let files = files.each_ref().map(String::as_str);
-        compile(&program, &files, &["-g", "-Wall", "-Wextra", "-Werror", "-pthread"])?;
-        let mut sandbox = Sandbox::new()?;
+        let mut options = vec!["-g", "-Wall", "-Wextra", "-Werror", "-pthread"];
+        if door == Door::Loader {
+            options.push("-static");
+        }
+        compile(&program, &files, &options)?;
+        let link = match has_far_host {
+            true => Some(Link::direct(&Host::new()?, &Host::new()?, 1500)?),
+            false => None,
+        };
+        let mut sandbox = match &link {
+            Some(link) => Sandbox::on(link.host(End::A))?,
+            None => Sandbox::new()?,
+        };
         sandbox.set("MOVE_AFTER_CALLS", "0");
         sandbox.set("AWAIT_MOVES", "on");
-        sandbox.set("STRICT", "on");
-        Ok(Self { program, serving: Harness::start(sandbox)? })
+        match door {
+            Door::Preload => sandbox.set("STRICT", "on"),
+            Door::Loader => sandbox.set("LOAD", "on"),
+        }
+        Ok(Self { program, serving: Harness::start(sandbox)?, link })
     }
 
     /// Plays a script once.
@@ -54,6 +94,13 @@ impl Stage {
             }
             command
         };
+        // The program inherits them, and connects to them from its own host.
+        let listeners = self.link.as_ref().map(listeners).transpose()?;
+        for (name, listener) in
+            ["SEQUENCES_FAR4", "SEQUENCES_FAR6"].iter().zip(listeners.iter().flatten())
+        {
+            command.env(name, listener.as_raw_fd().to_string());
+        }
         command.args(["script", "out"]);
         let finished = match Running::start(command)?.finish(LIMIT) {
             Err(error) if mode == Mode::Sojourn => {
@@ -116,6 +163,18 @@ impl Stage {
         let said = self.serving.sandbox().sojourn(&["stats"]);
         said.unwrap_or_else(|error| format!("{error:#}"))
     }
+}
+
+/// Listens on the other host. Programs that are started meanwhile inherit the listeners.
+fn listeners(link: &Link) -> Result<[TcpListener; 2]> {
+    let addresses: [IpAddr; 2] = [link.v4(End::B).into(), link.v6(End::B).into()];
+    let listen = || addresses.map(|address| TcpListener::bind((address, 0)));
+    let [v4, v6] = link.host(End::B).enter(listen)?;
+    let listeners = [v4?, v6?];
+    for listener in &listeners {
+        fcntl_setfd(listener, FdFlags::empty())?;
+    }
+    Ok(listeners)
 }
 
 impl Drop for Stage {

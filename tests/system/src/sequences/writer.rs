@@ -8,6 +8,8 @@ use crate::random::Random;
 /// page each, and a write that does not fit into the last place takes another.
 pub(super) const QUEUED_MAX: u64 = 26_000;
 pub(super) const KINDS: [&str; 6] = ["tcp4", "tcp6", "unix", "pair", "pipe", "epip"];
+/// Of sessions with another host: the first actor's end is on this one, or on the other.
+pub(super) const REMOTE_KINDS: [&str; 4] = ["near4", "near6", "far4", "far6"];
 pub(super) const AMOUNTS: [u64; 13] =
     [0, 1, 2, 7, 40, 41, 100, 1000, 4095, 4096, 5000, 9000, 16_384];
 pub(super) const EVENTS: [&str; 8] = [
