@@ -83,7 +83,7 @@ pub const ALL: [ReasonText; 45] = [
     text(
         ReasonT::Sandbox,
         "sandbox",
-        "The program has limited its own system calls (seccomp), so its sessions stay where it can reach them.",
+        "The program has limited its own system calls (seccomp), or entered other namespaces (unshare, setns), so its sessions stay where it can reach them.",
     ),
     text(ReasonT::Closed, "closed", "The program closed it or shut a direction down."),
     text(
