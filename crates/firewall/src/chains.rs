@@ -4,7 +4,7 @@
 //! A chain that certainly lets the packets pass does not affect them. Not here: where the chains
 //! come from (`ruleset`, `tables`), and single rules (`rule`, `entry`).
 
-use crate::entry::Entry;
+use crate::entry::RuleEntry;
 use crate::packets::Packets;
 use crate::registers::Holds;
 use crate::rule::{Saying, Sets, sayings};
@@ -42,7 +42,7 @@ pub(crate) enum Body {
     /// Expressions of nftables (`NFTA_RULE_EXPRESSIONS`).
     Expressions(Vec<u8>),
     /// An entry of a legacy table.
-    Entry(Entry),
+    Entry(RuleEntry),
 }
 
 /// The fate of packets in a chain.

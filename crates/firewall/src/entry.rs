@@ -63,7 +63,7 @@ const RETURN: i32 = -5;
 
 /// A rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct RuleEntry {
     family: Family,
     bytes: Vec<u8>,
     target: usize,
@@ -99,7 +99,7 @@ pub(crate) fn first(family: Family, entries: &[u8]) -> Option<Vec<u8>> {
     Some(entry)
 }
 
-impl Entry {
+impl RuleEntry {
     /// Makes a rule of an entry's bytes; its action is still unknown.
     pub(crate) fn new(family: Family, bytes: Vec<u8>) -> Option<Self> {
         let layout = layout(family);

@@ -6,7 +6,7 @@
 //! tables that nftables keeps (`ruleset`), reading tables (`kernel`).
 
 use crate::chains::{Body, Chains, DEPTH_MAX, Fate, Name, Rule, RulePosition, Walk, looks};
-use crate::entry::{ACCEPT, Entry, Target, first};
+use crate::entry::{ACCEPT, RuleEntry, Target, first};
 use crate::packets::Packets;
 use crate::session::{Direction, Family, Session};
 use crate::xtables;
@@ -63,7 +63,7 @@ struct Hook {
 /// An entry with its offset.
 struct Placed {
     at: usize,
-    entry: Entry,
+    entry: RuleEntry,
 }
 
 /// A table as the kernel describes it.
@@ -191,14 +191,14 @@ fn split(family: Family, bytes: &[u8]) -> Option<Vec<Placed>> {
     while at < bytes.len() {
         let entry = first(family, bytes.get(at..)?)?;
         let len = entry.len();
-        all.push(Placed { at, entry: Entry::new(family, entry)? });
+        all.push(Placed { at, entry: RuleEntry::new(family, entry)? });
         at += len;
     }
     Some(all)
 }
 
 /// Returns the name of the user's chain that begins behind an entry.
-fn chain_named_by(entry: &Entry) -> Option<String> {
+fn chain_named_by(entry: &RuleEntry) -> Option<String> {
     let Target { name, data } = entry.target();
     (name == "ERROR").then_some(())?;
     let end = data.iter().position(|byte| *byte == 0)?;

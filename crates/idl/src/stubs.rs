@@ -12,7 +12,7 @@ use crate::source::{SourceMap, Span};
 
 /// One line of the listing.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Entry<'a> {
+pub struct StubEntry<'a> {
     /// `operation`, `type`, `arm` of a union, or `dispinterface`.
     pub kind: &'static str,
     /// `interface.operation`, or the name.
@@ -33,7 +33,7 @@ pub struct Entry<'a> {
     pub place: Option<Location<'a>>,
 }
 
-impl Entry<'_> {
+impl StubEntry<'_> {
     /// As one line of JSON, without a line end.
     #[must_use]
     pub fn to_json(&self) -> String {
@@ -56,7 +56,7 @@ impl Entry<'_> {
 
 /// Everything that the main file declares, interfaces first, in order of their operations.
 #[must_use]
-pub fn listing(compilation: &Compilation) -> Vec<Entry<'_>> {
+pub fn listing(compilation: &Compilation) -> Vec<StubEntry<'_>> {
     let (module, sources) = (&compilation.module, &compilation.sources);
     let mut entries = Vec::new();
     for interface in module.interfaces.iter().filter(|i| !i.imported) {
@@ -77,7 +77,7 @@ pub fn listing(compilation: &Compilation) -> Vec<Entry<'_>> {
 fn operations<'a>(
     compilation: &'a Compilation,
     interface: &'a Interface,
-    entries: &mut Vec<Entry<'a>>,
+    entries: &mut Vec<StubEntry<'a>>,
 ) {
     let first = entries.len();
     let sources = &compilation.sources;
@@ -89,7 +89,7 @@ fn operations<'a>(
             entries.push(declared(kind, name, number, &crate::sema::local(span), sources));
         } else {
             let (construct, cause, place) = (None, None, None);
-            entries.push(Entry { kind, name, number, stubs: true, construct, cause, place });
+            entries.push(StubEntry { kind, name, number, stubs: true, construct, cause, place });
         }
     }
     for op in &interface.declared {
@@ -105,9 +105,9 @@ fn declared<'a>(
     number: Option<u16>,
     cause: &Cause,
     sources: &'a SourceMap,
-) -> Entry<'a> {
+) -> StubEntry<'a> {
     let place = Some(cause.span).filter(|s| *s != Span::default());
-    Entry {
+    StubEntry {
         kind,
         name,
         number,

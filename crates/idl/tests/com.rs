@@ -183,7 +183,7 @@ fn an_arm_that_cannot_travel_leaves_the_others() {
     let union = c.module.types.iter().find(|t| t.name == "u").unwrap();
     let TypeKind::Union(kind) = &union.kind else { panic!("{union:?}") };
     assert_eq!(kind.arms.len(), 1);
-    let lines: Vec<String> = stubs::listing(&c).iter().map(stubs::Entry::to_text).collect();
+    let lines: Vec<String> = stubs::listing(&c).iter().map(stubs::StubEntry::to_text).collect();
     assert_eq!(
         lines,
         [
@@ -304,7 +304,7 @@ fn the_listing_says_what_has_stubs() {
     let c = compiled(
         "[object] interface i { void f([in] long a); void g([in] void *p); [local] void h(); }",
     );
-    let lines: Vec<String> = stubs::listing(&c).iter().map(stubs::Entry::to_text).collect();
+    let lines: Vec<String> = stubs::listing(&c).iter().map(stubs::StubEntry::to_text).collect();
     assert_eq!(
         lines,
         [

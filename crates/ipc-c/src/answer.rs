@@ -11,7 +11,7 @@ use crate::server_handle::ServerHandle;
 use crate::status::Status;
 use crate::token::Claim;
 use crate::types::{Out, Token};
-use sojourn_ipc::raw::{self, Link, ReplyBody, ReplyPlace};
+use sojourn_ipc::raw::{self, ClientRef, ReplyBody, ReplyPlace};
 use sojourn_ipc::{INLINE_MAX, ReplyToken};
 
 impl ServerHandle {
@@ -52,7 +52,7 @@ impl ServerHandle {
     }
 
     #[inline(never)]
-    fn place_long(&mut self, link: Link, body_len: usize) -> Result<*mut u8, Status> {
+    fn place_long(&mut self, link: ClientRef, body_len: usize) -> Result<*mut u8, Status> {
         if body_len as u64 > link.reply_max() {
             self.give_back(link);
             return Err(Status::TooLarge);
@@ -69,7 +69,7 @@ impl ServerHandle {
     /// # Safety
     /// Null, or begun by us; what it refers to stays as it is until we return.
     #[inline]
-    pub(crate) unsafe fn answer(&mut self, out: *const Out) -> Result<Link, Status> {
+    pub(crate) unsafe fn answer(&mut self, out: *const Out) -> Result<ClientRef, Status> {
         // SAFETY: if not null, begun by us, who wrote it.
         if out.is_null() || unsafe { MessageNumber((*out).private[0]) } != self.drafting.number {
             return Err(Status::Invalid);
@@ -94,7 +94,7 @@ impl ServerHandle {
     }
 
     #[inline]
-    fn claim_of(&mut self, link: Link, claim: Claim) -> Result<ReplyToken, Status> {
+    fn claim_of(&mut self, link: ClientRef, claim: Claim) -> Result<ReplyToken, Status> {
         let token = link.claim(claim.line, claim.seq).map_err(|link| {
             self.give_back(link);
             Status::Invalid
@@ -119,7 +119,7 @@ impl ServerHandle {
         out: *const Out,
         body_len: usize,
         has_parts: bool,
-    ) -> Result<Link, Status> {
+    ) -> Result<ClientRef, Status> {
         let place = match core::mem::replace(&mut self.drafting.state, State::Closed) {
             State::Closed => return Err(Status::Invalid),
             State::Failed(status) => return Err(status),
@@ -149,7 +149,12 @@ impl ServerHandle {
 ///
 /// # Safety
 /// `out` was begun by us, and C has written as many elements as its counts say.
-unsafe fn check(out: *const Out, body_len: usize, room: usize, link: &Link) -> Result<(), Status> {
+unsafe fn check(
+    out: *const Out,
+    body_len: usize,
+    room: usize,
+    link: &ClientRef,
+) -> Result<(), Status> {
     // SAFETY: the caller's contract.
     let total = unsafe {
         parts::check(out)?;

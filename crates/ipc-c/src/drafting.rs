@@ -3,7 +3,7 @@
 use crate::handle::MessageNumber;
 use crate::status::Status;
 use crate::token::Claim;
-use sojourn_ipc::raw::{Link, ReplyPlace};
+use sojourn_ipc::raw::{ClientRef, ReplyPlace};
 
 /// The answer under construction.
 #[derive(Debug)]
@@ -12,7 +12,7 @@ pub(crate) struct Drafting {
     pub(crate) number: MessageNumber,
     pub(crate) state: State,
     /// The link that keeps the place alive, while the state is `Short` or `Long`.
-    pub(crate) link: Option<Link>,
+    pub(crate) link: Option<ClientRef>,
     pub(crate) claim: Claim,
     pub(crate) body_len: usize,
     /// The place of the body, if the state is `Long`.

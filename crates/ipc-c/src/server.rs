@@ -8,7 +8,7 @@ use crate::status::{self, Status};
 use crate::token::Claim;
 use crate::types::{Client, CredentialsOut, EventKind, EventOut, Out, Token};
 use core::ffi::c_int;
-use sojourn_ipc::raw::{self, CallNumbers, Link};
+use sojourn_ipc::raw::{self, CallNumbers, ClientRef};
 use sojourn_ipc::{Badge, Deadline, Event, Fault, Reason, RecvError, Request};
 
 /// Returns the word that names this handle.
@@ -220,7 +220,7 @@ unsafe extern "C" fn sj_reply_wait(
 unsafe fn with_client(
     server: *mut ServerHandle,
     client: Client,
-    act: impl FnOnce(&Link),
+    act: impl FnOnce(&ClientRef),
 ) -> Status {
     guard(|| {
         // SAFETY: the caller's contract.

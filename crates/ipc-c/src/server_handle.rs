@@ -5,7 +5,7 @@
 use crate::drafting::Drafting;
 use crate::message::Received;
 use crate::scratch::Scratch;
-use sojourn_ipc::raw::{self, CallNumbers, EndpointState, Link};
+use sojourn_ipc::raw::{self, CallNumbers, ClientRef, EndpointState};
 use sojourn_ipc::{ClientId, Server};
 
 /// `sj_server`.
@@ -32,7 +32,7 @@ impl ServerHandle {
 
     /// Returns the link of a client of this endpoint, which the caller must give back.
     #[inline]
-    pub(crate) fn link(&mut self, id: ClientId) -> Option<Link> {
+    pub(crate) fn link(&mut self, id: ClientId) -> Option<ClientRef> {
         match self.server.as_mut().and_then(|server| raw::lend(server, id)) {
             Some(link) => Some(link),
             None => self.shared.link(id),
@@ -40,7 +40,7 @@ impl ServerHandle {
     }
 
     #[inline]
-    pub(crate) fn give_back(&mut self, link: Link) {
+    pub(crate) fn give_back(&mut self, link: ClientRef) {
         if let Some(server) = &mut self.server {
             raw::give_back(server, link);
         }

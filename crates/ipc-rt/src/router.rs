@@ -41,12 +41,12 @@ pub trait Service<T: ServerTransport> {
 
 /// Several services behind one endpoint.
 pub struct Router<T: ServerTransport> {
-    entries: Vec<Entry<T>>,
+    entries: Vec<RoutedService<T>>,
     next_base: u16,
 }
 
 /// A service of a router.
-struct Entry<T: ServerTransport> {
+struct RoutedService<T: ServerTransport> {
     /// The operation number at the endpoint of the service's operation 0.
     base: u16,
     service: Box<dyn Service<T> + Send>,
@@ -83,7 +83,7 @@ impl<T: ServerTransport> Router<T> {
     pub fn add(&mut self, service: impl Service<T> + Send + 'static) -> Result<(), RouterFull> {
         let next = self.next_base.checked_add(service.operations()).filter(|next| *next < BIND_OP);
         let next = next.ok_or(RouterFull)?;
-        self.entries.push(Entry { base: self.next_base, service: Box::new(service) });
+        self.entries.push(RoutedService { base: self.next_base, service: Box::new(service) });
         self.next_base = next;
         Ok(())
     }
@@ -101,7 +101,7 @@ impl<T: ServerTransport> Service<T> for Router<T> {
     fn dispatch(&mut self, op: u16, oneway: bool, request: T::Request<'_>) -> Served<T::Ready> {
         let behind = self.entries.partition_point(|entry| entry.base <= op);
         match behind.checked_sub(1).and_then(|at| self.entries.get_mut(at)) {
-            Some(Entry { base, service }) => service.dispatch(op - *base, oneway, request),
+            Some(RoutedService { base, service }) => service.dispatch(op - *base, oneway, request),
             None => unknown_operation::<T>(oneway, request),
         }
     }

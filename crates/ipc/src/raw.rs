@@ -122,9 +122,9 @@ pub fn reply_of(connection: &mut Connection) -> &mut Incoming {
 
 /// One client's state in the server, shared by all of the server's threads.
 #[derive(Clone, Debug)]
-pub struct Link(Arc<ClientLink>);
+pub struct ClientRef(Arc<ClientLink>);
 
-impl Link {
+impl ClientRef {
     /// Returns the reason why the client is gone; `None` while it is connected.
     #[inline]
     pub fn ended(&self) -> Option<Reason> {
@@ -202,7 +202,7 @@ impl Link {
 pub struct ReplyPlace(reply::BodyStorage);
 
 impl ReplyPlace {
-    /// The reply line's words: [`Link::words`].
+    /// The reply line's words: [`ClientRef::words`].
     pub const WORDS: Self = Self(reply::BodyStorage::Inline);
 }
 
@@ -232,8 +232,8 @@ pub fn resume_reply<'d>(token: ReplyToken, place: ReplyPlace, body_len: usize) -
 /// # Errors
 /// [`Gone`] if the client was gone before, or wants no answer.
 #[inline]
-pub fn send_reply(reply: ReadyReply) -> Result<Link, Gone> {
-    reply.send_and_return().map(Link)
+pub fn send_reply(reply: ReadyReply) -> Result<ClientRef, Gone> {
+    reply.send_and_return().map(ClientRef)
 }
 
 /// The part of an endpoint that all its threads share.
@@ -253,8 +253,8 @@ impl EndpointState {
     }
 
     /// Returns a client's link.
-    pub fn link(&self, id: ClientId) -> Option<Link> {
-        self.0.link(id).map(Link)
+    pub fn link(&self, id: ClientId) -> Option<ClientRef> {
+        self.0.link(id).map(ClientRef)
     }
 }
 
@@ -264,7 +264,8 @@ pub fn request_of(server: &mut Server) -> &mut Incoming {
     &mut server.incoming
 }
 
-/// Leaves a call unclaimed and returns its numbers, by which [`Link::claim`] claims the call later.
+/// Leaves a call unclaimed and returns its numbers, by which [`ClientRef::claim`] claims the call
+/// later.
 /// A loan of the caller's memory lasts until the next message or [`return_loan`].
 #[inline]
 pub fn leave(request: Request<'_>) -> CallNumbers {
@@ -278,19 +279,19 @@ pub fn keep_grant(server: &Server, index: usize) -> Option<KeptGrant> {
 
 /// Lends the link of a client that this thread serves; [`give_back`] takes the link back.
 #[inline]
-pub fn lend(server: &mut Server, id: ClientId) -> Option<Link> {
-    server.lend(id).map(Link)
+pub fn lend(server: &mut Server, id: ClientId) -> Option<ClientRef> {
+    server.lend(id).map(ClientRef)
 }
 
 /// Gives a link back, so that its reference count need not change for the next answer.
 #[inline(always)]
-pub fn give_back(server: &mut Server, link: Link) {
+pub fn give_back(server: &mut Server, link: ClientRef) {
     server.give_back(link.0);
 }
 
 /// Returns the links of all clients that this thread serves.
-pub fn links(server: &Server) -> impl Iterator<Item = Link> {
-    server.links().map(|link| Link(Arc::clone(link)))
+pub fn links(server: &Server) -> impl Iterator<Item = ClientRef> {
+    server.links().map(|link| ClientRef(Arc::clone(link)))
 }
 
 /// Returns true if the thread reads memory that the caller of request `seq` has lent.

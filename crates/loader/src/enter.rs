@@ -41,7 +41,7 @@ use core::arch::{asm, global_asm};
 use core::mem::offset_of;
 use sojourn_abi::door::Entries;
 use sojourn_abi::vectors;
-pub(crate) use ways::{Entry, Stage, entries, stage};
+pub(crate) use ways::{EntryPoint, Stage, entries, stage};
 
 /// Expands to the table of a way in: how far behind its start its parts begin, in the order of the
 /// fields of `ways::Parts`.

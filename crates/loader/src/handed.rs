@@ -28,16 +28,16 @@ const USERS: u32 = 7;
 const TAKEN: u32 = 8;
 
 /// A place for a value.
-pub(crate) struct Place<T> {
+pub(crate) struct HandedSlot<T> {
     state: AtomicU32,
     value: UnsafeCell<MaybeUninit<T>>,
 }
 
 // SAFETY: the value is written by the place's taker, and copied by the thread that it then makes.
-unsafe impl<T: Copy + Send> Sync for Place<T> {}
+unsafe impl<T: Copy + Send> Sync for HandedSlot<T> {}
 
 /// All places for values of a type.
-pub(crate) struct Places<T>([Place<T>; PLACES]);
+pub(crate) struct HandedSlots<T>([HandedSlot<T>; PLACES]);
 
 /// A place in a state in which it was taken.
 #[derive(Clone, Copy, Debug)]
@@ -59,18 +59,22 @@ impl Taken {
     }
 }
 
-impl<T: Copy> Places<T> {
+impl<T: Copy> HandedSlots<T> {
     pub(crate) const fn new() -> Self {
         Self(
-            [const { Place { state: AtomicU32::new(0), value: UnsafeCell::new(MaybeUninit::uninit()) } };
-                PLACES],
+            [const {
+                HandedSlot {
+                    state: AtomicU32::new(0),
+                    value: UnsafeCell::new(MaybeUninit::uninit()),
+                }
+            }; PLACES],
         )
     }
 
     /// Puts a value into a place; `None` if all places stay in use.
     pub(crate) fn put(&self, value: T) -> Option<Taken> {
         for round in 0..YIELDS + SLEEPS {
-            for (place, Place { state, value: to }) in self.0.iter().enumerate() {
+            for (place, HandedSlot { state, value: to }) in self.0.iter().enumerate() {
                 let before = state.load(Ordering::Relaxed);
                 let taken = (before & !USERS).wrapping_add(TAKEN) | MAKER | THREAD;
                 // SYNC: acquire; pairs with the releases of those who have used the place before.
@@ -135,14 +139,14 @@ impl<T: Copy> Places<T> {
 
     /// Empties all places, in the child of a `fork`, whose only thread this is.
     pub(crate) fn clear(&self) {
-        for Place { state, .. } in &self.0 {
+        for HandedSlot { state, .. } in &self.0 {
             let taken = state.load(Ordering::Relaxed);
             state.store(taken & !USERS, Ordering::Relaxed);
         }
     }
 }
 
-impl<T> Place<T> {
+impl<T> HandedSlot<T> {
     /// Ends a use. Returns the state before.
     fn leave(&self, user: u32) -> u32 {
         // SYNC: release; pairs with the acquire in `put`.

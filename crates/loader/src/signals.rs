@@ -31,7 +31,7 @@ use core::ffi::c_int;
 use core::mem::offset_of;
 use libc::{REG_RIP, REG_RSP, siginfo_t, ucontext_t};
 use sojourn_abi::door::{PutOff, RESTART, Signal, is_fault};
-use windows::{Place, mask_at};
+use windows::{ThreadPosition, mask_at};
 
 /// Bytes between the used part of the host's stack and what a handler's entry point uses of it: the
 /// red zone (System V ABI, AMD64 supplement) and more.
@@ -182,10 +182,10 @@ unsafe extern "C" fn on_signal(
         info: info.cast(),
         context: context.cast(),
         entry: actions::entry_point(index as usize),
-        is_inside: place != Place::Guest,
-        is_fault: place != Place::Guest && is_fault(signal, information),
+        is_inside: place != ThreadPosition::Guest,
+        is_fault: place != ThreadPosition::Guest && is_fault(signal, information),
     };
-    if place == Place::Guest {
+    if place == ThreadPosition::Guest {
         windows::complete(interrupted, block);
         tell(&asked, block);
         prepare(block, interrupted, handler, signal);
@@ -204,7 +204,7 @@ unsafe extern "C" fn on_signal(
     let put_off = tell(&asked, block);
     block.blocked |= blocked & put_off.signals;
     block.blocked_once |= put_off.blocked;
-    if place == Place::Leaving || asked.is_fault {
+    if place == ThreadPosition::Leaving || asked.is_fault {
         entered.fs = block.host_fs;
     }
     0

@@ -10,7 +10,7 @@ mod robust;
 use crate::block::{Block, FRAME, Frame, here};
 use crate::enter;
 use crate::guest;
-use crate::handed::{Places, Taken};
+use crate::handed::{HandedSlots, Taken};
 use crate::{raw, trap};
 use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
@@ -66,7 +66,7 @@ struct Start {
 // SAFETY: the word is accessed only while its maker waits.
 unsafe impl Send for Start {}
 
-static STARTS: Places<Start> = Places::new();
+static STARTS: HandedSlots<Start> = HandedSlots::new();
 
 /// Makes a thread. Returns its number, or the kernel's error.
 ///

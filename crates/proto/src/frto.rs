@@ -23,7 +23,7 @@ pub struct Facts {
 
 /// The sender's next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum SenderAction {
     /// Recover in the conventional way: retransmit the lost segments.
     Conventional,
     /// Send new data, and no retransmission, until the next acknowledgement (step 2b).
@@ -51,13 +51,13 @@ impl Frto {
     }
 
     /// Processes an acknowledgement and returns the next step.
-    pub fn on_ack(&mut self, facts: &Facts) -> Step {
+    pub fn on_ack(&mut self, facts: &Facts) -> SenderAction {
         if !self.open {
-            return Step::Conventional;
+            return SenderAction::Conventional;
         }
         if facts.original_arrived {
             self.open = false;
-            return Step::Spurious;
+            return SenderAction::Spurious;
         }
         if facts.sent_new {
             // Step 3a: the new data caused a duplicate acknowledgement, so the bytes before it are
@@ -69,14 +69,14 @@ impl Frto {
             // Step 2b needs new data that may be sent. Without such data F-RTO cannot decide, and
             // recovery is conventional.
             if facts.can_send_new {
-                return Step::SendNew;
+                return SenderAction::SendNew;
             }
             self.open = false;
         }
         if facts.recovered {
             self.open = false;
         }
-        Step::Conventional
+        SenderAction::Conventional
     }
 }
 
@@ -94,9 +94,9 @@ mod tests {
     fn spurious_timeout_is_found_by_an_original_after_new_data() {
         let mut frto = asked();
         let advanced = Facts { advanced: true, can_send_new: true, ..Facts::default() };
-        assert_eq!(frto.on_ack(&advanced), Step::SendNew);
+        assert_eq!(frto.on_ack(&advanced), SenderAction::SendNew);
         let original = Facts { advanced: true, original_arrived: true, sent_new: true, ..advanced };
-        assert_eq!(frto.on_ack(&original), Step::Spurious);
+        assert_eq!(frto.on_ack(&original), SenderAction::Spurious);
         assert!(!frto.is_open());
     }
 
@@ -104,9 +104,9 @@ mod tests {
     fn a_duplicate_after_new_data_says_the_loss_was_real() {
         let mut frto = asked();
         let advanced = Facts { advanced: true, can_send_new: true, ..Facts::default() };
-        assert_eq!(frto.on_ack(&advanced), Step::SendNew);
+        assert_eq!(frto.on_ack(&advanced), SenderAction::SendNew);
         let duplicate = Facts { duplicate: true, sent_new: true, ..Facts::default() };
-        assert_eq!(frto.on_ack(&duplicate), Step::Conventional);
+        assert_eq!(frto.on_ack(&duplicate), SenderAction::Conventional);
         assert!(!frto.is_open());
     }
 
@@ -114,7 +114,7 @@ mod tests {
     fn without_new_data_nothing_can_be_found_out() {
         let mut frto = asked();
         let advanced = Facts { advanced: true, ..Facts::default() };
-        assert_eq!(frto.on_ack(&advanced), Step::Conventional);
+        assert_eq!(frto.on_ack(&advanced), SenderAction::Conventional);
         assert!(!frto.is_open());
     }
 
@@ -122,7 +122,7 @@ mod tests {
     fn a_first_duplicate_leaves_the_question_open() {
         let mut frto = asked();
         let duplicate = Facts { duplicate: true, ..Facts::default() };
-        assert_eq!(frto.on_ack(&duplicate), Step::Conventional);
+        assert_eq!(frto.on_ack(&duplicate), SenderAction::Conventional);
         assert!(frto.is_open());
     }
 
@@ -131,6 +131,6 @@ mod tests {
         let mut frto = asked();
         frto.on_timeout(false);
         let original = Facts { original_arrived: true, ..Facts::default() };
-        assert_eq!(frto.on_ack(&original), Step::Conventional);
+        assert_eq!(frto.on_ack(&original), SenderAction::Conventional);
     }
 }

@@ -179,14 +179,14 @@ pub fn parse(bytes: &[u8], link: LinkType) -> Result<Frame<'_>, Malformed> {
 }
 
 /// What the link header says, and the packet behind it.
-struct Link<'b> {
+struct LinkLayer<'b> {
     /// `None` on a link without headers.
     ethernet: Option<ethernet::Header>,
     packet: &'b [u8],
     ether_type: EtherType,
 }
 
-impl<'b> Link<'b> {
+impl<'b> LinkLayer<'b> {
     #[inline]
     fn parse(bytes: &'b [u8], link: LinkType) -> Result<Self, Malformed> {
         let raw = |ether_type| Self { ethernet: None, packet: bytes, ether_type };
@@ -212,7 +212,7 @@ impl<'b> Link<'b> {
 /// As for [`parse`]; and if the packet does not end exactly `missing` bytes later, as in a frame
 /// with padding.
 pub fn parse_start(bytes: &[u8], link: LinkType, missing: usize) -> Result<Frame<'_>, Malformed> {
-    let Link { ethernet, packet, ether_type } = Link::parse(bytes, link)?;
+    let LinkLayer { ethernet, packet, ether_type } = LinkLayer::parse(bytes, link)?;
     let network = match ether_type {
         EtherType::IPV4 => Network::v4(packet, missing)?,
         EtherType::IPV6 => Network::v6(packet, missing)?,

@@ -43,13 +43,13 @@ pub(crate) struct Parts<T> {
 
 /// A way in.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct EntryPoint {
     /// The address that trampolines jump to.
     pub(crate) start: usize,
     parts: Parts<usize>,
 }
 
-impl Deref for Entry {
+impl Deref for EntryPoint {
     type Target = Parts<usize>;
 
     fn deref(&self) -> &Parts<usize> {
@@ -57,7 +57,7 @@ impl Deref for Entry {
     }
 }
 
-impl Entry {
+impl EntryPoint {
     fn new(start: unsafe extern "C" fn(), table: &Parts<i32>) -> Self {
         let start = start as *const () as usize;
         let at = |distance: i32| start.wrapping_add_signed(distance as isize);
@@ -84,13 +84,13 @@ impl Entry {
 }
 
 /// Returns all ways in.
-pub(crate) fn entries() -> [Entry; 3] {
+pub(crate) fn entries() -> [EntryPoint; 3] {
     // SAFETY: constants of the assembly's, which has a table for each way in.
     unsafe {
         [
-            Entry::new(sojourn_enter_go, &sojourn_enter_go_table),
-            Entry::new(sojourn_enter_sse, &sojourn_enter_sse_table),
-            Entry::new(sojourn_enter_avx, &sojourn_enter_avx_table),
+            EntryPoint::new(sojourn_enter_go, &sojourn_enter_go_table),
+            EntryPoint::new(sojourn_enter_sse, &sojourn_enter_sse_table),
+            EntryPoint::new(sojourn_enter_avx, &sojourn_enter_avx_table),
         ]
     }
 }

@@ -2,7 +2,7 @@
 //! between host and guest. Read the theory of operation of `enter` first.
 
 use crate::block::{Block, Frame};
-use crate::enter::{Entry, entries};
+use crate::enter::{EntryPoint, entries};
 use crate::guest::guest;
 use crate::trap;
 use core::ffi::c_int;
@@ -38,7 +38,7 @@ const WAY: [(i32, ReadFn); 17] = [
 
 /// Where a thread is that a handler has interrupted.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ThreadPosition {
     /// In the guest's code, or in code of the loader's that has nothing on the host's stack.
     Guest,
     /// In a call, or on the way to it.
@@ -50,23 +50,23 @@ pub(super) enum Place {
 }
 
 /// Returns where the thread is. If it is on the way out, it is sent back to the look.
-pub(super) fn place(interrupted: &mut ucontext_t, block: &mut Block, fs: usize) -> Place {
+pub(super) fn place(interrupted: &mut ucontext_t, block: &mut Block, fs: usize) -> ThreadPosition {
     let registers = &mut interrupted.uc_mcontext.gregs;
     let rip = registers[REG_RIP as usize] as usize;
     let rsp = registers[REG_RSP as usize] as usize;
     let is_inside = fs == block.host_fs;
     if !is_inside && !block.is_on_host(rsp) {
-        return Place::Guest;
+        return ThreadPosition::Guest;
     }
-    let is_within = |one: &&Entry| (one.start..one.end).contains(&rip);
+    let is_within = |one: &&EntryPoint| (one.start..one.end).contains(&rip);
     let Some(entry) = entries().iter().find(is_within).copied() else {
         // SAFETY: during a call the block's frame is valid.
         block.number = unsafe { (*block.frame).rax };
-        return Place::Call;
+        return ThreadPosition::Call;
     };
     if rip >= entry.check {
         registers[REG_RIP as usize] = entry.check as i64;
-        return Place::Leaving;
+        return ThreadPosition::Leaving;
     }
     // On the way in the stack pointer is the frame's address; the call's number is in it soon.
     let frame = rsp as *const Frame;
@@ -77,9 +77,9 @@ pub(super) fn place(interrupted: &mut ucontext_t, block: &mut Block, fs: usize) 
     };
     if entry.passes(rip) {
         registers[REG_RIP as usize] = entry.pass as i64;
-        return Place::Passing;
+        return ThreadPosition::Passing;
     }
-    Place::Call
+    ThreadPosition::Call
 }
 
 /// Completes the registers of a thread that has the guest's stack pointer, but not all registers

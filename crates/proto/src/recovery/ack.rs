@@ -10,7 +10,7 @@ use super::timer::DetectedLoss;
 use super::undo::Partial;
 use super::{Ack, Acked, Recovery, State, Stopped};
 use crate::cc::{self, Signal};
-use crate::frto::{Facts, Step};
+use crate::frto::{Facts, SenderAction};
 use crate::position::Span;
 use crate::prr::Prr;
 use crate::rack::Rack;
@@ -309,16 +309,16 @@ impl Recovery {
             can_send_new: self.stopped == Stopped::Window,
         };
         match self.frto.on_ack(&facts) {
-            Step::Spurious => {
+            SenderAction::Spurious => {
                 self.try_undo_loss(ack, true);
                 return;
             }
-            Step::SendNew => {
+            SenderAction::SendNew => {
                 self.point = self.board.nxt();
                 self.only_new = true;
                 return;
             }
-            Step::Conventional => {}
+            SenderAction::Conventional => {}
         }
         if recovered {
             self.board.clear_duplicates();

@@ -5,7 +5,7 @@ use proc_macro2::Ident;
 use quote::{ToTokens as _, format_ident, quote};
 
 use super::encode::zero;
-use super::model::{Gen, Place, Shape};
+use super::model::{Gen, Operand, Shape};
 use super::names;
 use super::op::Op;
 use super::siblings::{Buffer, Sibling, Source};
@@ -337,7 +337,7 @@ impl<'a> Gen<'a> {
         let arg = |s: &Sibling<'_>| {
             let name = s.ident();
             if s.is_out() && !op.deferred {
-                self.borrow_param(s.ty, &Place::Behind(name))
+                self.borrow_param(s.ty, &Operand::Behind(name))
             } else {
                 quote!(#name)
             }

@@ -7,7 +7,7 @@ use quote::quote;
 
 use super::decode::Keep;
 use super::encode::{Env, ensure};
-use super::model::{Gen, Place, Shape, limits, threshold};
+use super::model::{Gen, Operand, Shape, limits, threshold};
 use super::siblings::{self, Sibling, Source, number};
 use super::tokens::{Code, as_result, num, unref, used};
 use super::types::Variant;
@@ -131,7 +131,7 @@ impl<'a> Gen<'a> {
     fn field_text(&self, field: &Sibling<'_>) -> Option<Code> {
         let name = field.ident();
         (field.folded.is_none() && !field.ignore)
-            .then(|| self.borrow(self.shape(field.ty), &Place::At(quote!(v_.#name))))
+            .then(|| self.borrow(self.shape(field.ty), &Operand::At(quote!(v_.#name))))
     }
 
     fn slots_const(&self, id: TypeId, s: &'a Struct, layout: &StructLayout) -> Code {
@@ -285,7 +285,7 @@ impl<'a> Gen<'a> {
         let Some(f) = &v.arm.field else {
             return ArmBodies { measured, written: Code::new() };
         };
-        let text = self.borrow(self.shape(&f.ty), &Place::Item);
+        let text = self.borrow(self.shape(&f.ty), &Operand::Item);
         measured.extend(self.measure_range(&f.ty, f.range, &text));
         measured.extend(self.measure_object(&f.ty, env));
         ArmBodies { measured, written: self.follow_object(&f.ty, &text, env) }

@@ -8,7 +8,7 @@ use proc_macro2::Ident;
 use quote::{format_ident, quote};
 
 use super::encode::zero;
-use super::model::{Gen, Place, Shape};
+use super::model::{Gen, Operand, Shape};
 use super::op::Op;
 use super::server::{dispatch_name, marked, trait_name};
 use super::siblings::{Buffer, Sibling};
@@ -276,8 +276,8 @@ impl<'a> Gen<'a> {
         let mut out: Vec<Code> = op.sibling_args(self).iter().map(|arg| quote!(#arg)).collect();
         let single = op.returned().len() == 1;
         let place = |name: &Ident| match single {
-            true => Place::At(from.clone()),
-            false => Place::At(quote!(#from.#name)),
+            true => Operand::At(from.clone()),
+            false => Operand::At(quote!(#from.#name)),
         };
         if let Some(ty) = &op.op.result {
             out.push(self.borrow_param(ty, &place(&format_ident!("ret"))));
@@ -288,7 +288,7 @@ impl<'a> Gen<'a> {
                 quote!(&#buffer)
             } else if s.is_in() && !op.deferred {
                 let value = value_name(s);
-                self.borrow_param(s.ty, &Place::At(quote!(#value)))
+                self.borrow_param(s.ty, &Operand::At(quote!(#value)))
             } else {
                 self.borrow_param(s.ty, &place(&s.ident()))
             });

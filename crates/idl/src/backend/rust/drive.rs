@@ -7,7 +7,7 @@ use quote::{format_ident, quote};
 
 use super::controls::drawn_control;
 use super::encode::zero;
-use super::model::{Gen, Place, Shape};
+use super::model::{Gen, Operand, Shape};
 use super::names;
 use super::op::Op;
 use super::oracle::build;
@@ -101,7 +101,7 @@ impl<'a> Gen<'a> {
     }
 
     fn drawn_value(&self, ty: &crate::ir::Ty, from: &Code, name: &Ident) -> Code {
-        let value = self.borrow_param(ty, &Place::At(quote!(#from.#name)));
+        let value = self.borrow_param(ty, &Operand::At(quote!(#from.#name)));
         quote!(#value,)
     }
 

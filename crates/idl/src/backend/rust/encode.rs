@@ -10,7 +10,7 @@ use crate::layout::{self, Known};
 use proc_macro2::Ident;
 use quote::{format_ident, quote};
 
-use super::model::{Gen, Place, Shape, limits, scalar};
+use super::model::{Gen, Operand, Shape, limits, scalar};
 use super::siblings::expr;
 use super::tokens::{Code, begins_with, is_same, mentions, num, num_of, unref, used};
 
@@ -123,12 +123,12 @@ impl Gen<'_> {
 
     /// The borrowed form of element `x_`.
     fn element(&self, element: &Ty) -> Code {
-        self.borrow(self.shape(element), &Place::Item)
+        self.borrow(self.shape(element), &Operand::Item)
     }
 
     /// The borrowed form of the converted value `x_`.
     fn converted(&self, id: TypeId) -> Code {
-        self.borrow(self.wire_shape(id), &Place::Item)
+        self.borrow(self.wire_shape(id), &Operand::Item)
     }
 
     fn is_measured_shape(&self, shape: Shape<'_>) -> bool {

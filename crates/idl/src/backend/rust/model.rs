@@ -226,7 +226,7 @@ impl<'a> Gen<'a> {
     }
 
     /// The borrowed form of the owned value at a place.
-    pub(super) fn borrow(&self, shape: Shape<'_>, place: &Place) -> Code {
+    pub(super) fn borrow(&self, shape: Shape<'_>, place: &Operand) -> Code {
         let at = place.receiver();
         match shape {
             Shape::Scalar(_) | Shape::Enum(_) | Shape::Handle(_) => place.value(),
@@ -238,7 +238,7 @@ impl<'a> Gen<'a> {
                     quote!(#at.as_deref().copied())
                 }
                 inner @ (Shape::Unique(_) | Shape::Descriptor | Shape::Interface(_)) => {
-                    let inner = self.borrow(inner, &Place::Item);
+                    let inner = self.borrow(inner, &Operand::Item);
                     quote!(#at.as_deref().map(|x_| #inner))
                 }
                 _ => quote!(#at.as_deref()),
@@ -326,7 +326,7 @@ pub(super) struct Conversion {
 
 /// Where generated code has an owned value.
 #[derive(Clone, Debug)]
-pub(super) enum Place {
+pub(super) enum Operand {
     /// Behind the reference `x_`, the element or target at hand.
     Item,
     /// Behind another reference.
@@ -335,7 +335,7 @@ pub(super) enum Place {
     At(Code),
 }
 
-impl Place {
+impl Operand {
     /// As a receiver of methods.
     fn receiver(&self) -> Code {
         match self {

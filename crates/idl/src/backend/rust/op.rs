@@ -4,7 +4,7 @@ use crate::ir::{Interface, LocalAttrs, Operation, Param, Scalar, Threshold, Ty};
 use proc_macro2::Ident;
 use quote::{format_ident, quote};
 
-use super::model::{Gen, Place, Shape, threshold};
+use super::model::{Gen, Operand, Shape, threshold};
 use super::names::{self, op_name};
 use super::siblings::{self, Buffer, Sibling, Source};
 use super::tokens::{self, Code, bare, ident, num};
@@ -181,7 +181,7 @@ impl<'a> Gen<'a> {
     }
 
     /// The borrowed form of the owned parameter at a place.
-    pub(super) fn borrow_param(&self, ty: &Ty, place: &Place) -> Code {
+    pub(super) fn borrow_param(&self, ty: &Ty, place: &Operand) -> Code {
         match self.shape(ty) {
             Shape::Descriptor => {
                 let borrowed = place.as_ref();
@@ -237,7 +237,7 @@ impl<'a> Gen<'a> {
                 Shape::Array(_) | Shape::Str(_) => quote!(#at.as_deref()),
                 Shape::Scalar(_) | Shape::Enum(_) | Shape::Handle(_) => at.clone(),
                 inner @ (Shape::Unique(_) | Shape::Descriptor | Shape::Interface(_)) => {
-                    let inner = self.borrow(inner, &Place::Item);
+                    let inner = self.borrow(inner, &Operand::Item);
                     quote!(#at.as_ref().map(|x_| #inner))
                 }
                 _ => quote!(#at.as_ref()),
@@ -251,7 +251,7 @@ impl<'a> Gen<'a> {
     pub(super) fn restore(&self, s: &Sibling<'_>, at: &Code, own: bool) -> Code {
         let is_owned = own || s.is_out() || matches!(self.shape(s.ty), Shape::Descriptor);
         match is_owned {
-            true => self.borrow_param(s.ty, &Place::At(at.clone())),
+            true => self.borrow_param(s.ty, &Operand::At(at.clone())),
             false => self.pass(s, at),
         }
     }

@@ -4,7 +4,7 @@
 use crate::ir::Interface;
 use quote::{format_ident, quote};
 
-use super::model::{Gen, Place, Shape};
+use super::model::{Gen, Operand, Shape};
 use super::names;
 use super::op::Op;
 use super::server::trait_name;
@@ -167,9 +167,9 @@ impl<'a> Gen<'a> {
                     let (array, ty) = (op.list[other].ident(), self.owned(s.ty));
                     quote!(#array.len() as #ty)
                 }
-                _ if s.is_out() && !op.deferred => self.borrow_param(s.ty, &Place::Behind(name)),
+                _ if s.is_out() && !op.deferred => self.borrow_param(s.ty, &Operand::Behind(name)),
                 _ if op.deferred || matches!(self.shape(s.ty), Shape::Descriptor) => {
-                    self.borrow_param(s.ty, &Place::At(quote!(#name)))
+                    self.borrow_param(s.ty, &Operand::At(quote!(#name)))
                 }
                 _ => quote!(#name),
             };
