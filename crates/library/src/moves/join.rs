@@ -9,7 +9,7 @@ use crate::host::lock::lock;
 use crate::moves::offer::Offer;
 use crate::process::deferred::NotifyWhen;
 use crate::process::engine::Engine;
-use crate::process::library::Library;
+use crate::process::library::{Library, OwnSession};
 use crate::session::directions::{Receiver, RxPhase, TxPhase, switch};
 use crate::session::identity::InboxPlace;
 use crate::session::transport::Transport;
@@ -52,21 +52,22 @@ impl Library {
     ) -> Result<&'static Session, ReasonT> {
         let _joining = lock(&engine.joining);
         let entry = self.may_settle(engine, offer)?;
-        let session = engine.pool.take().map_err(|_| ReasonT::Resources)?;
+        let taken = engine.pool.take().map_err(|_| ReasonT::Resources)?;
+        let session = OwnSession { library: self, session: taken };
         self.settle_in(session, offer, join, parts);
         // `consent` and `switch` wait for the calls that sit in the kernel now.
-        self.take_numbers(engine, offer, session);
+        self.take_numbers(engine, offer, taken);
         // Before the peer may write to the ring; what the program changes from here on it reports.
         if !session.learn_signals(offer.fd) {
             self.keeps_for_signals(session, entry);
-            return Ok(session);
+            return Ok(taken);
         }
-        if !offer.numbers.iter().all(|fd| self.set_joined(*fd, session)) {
+        if !offer.numbers.iter().all(|fd| self.set_joined(*fd, taken)) {
             // The cause may pass: the set has as many inboxes as it can have, or the program has
             // just changed its registration.
             entry.was_refused();
             session.leave(ReasonT::Set, false);
-            return Ok(session);
+            return Ok(taken);
         }
         match session.transport() {
             Transport::Local(_) => {
@@ -80,7 +81,7 @@ impl Library {
                 session.consent_to_carrier(&mut lock(&session.rx), &parts.stream);
             }
         }
-        Ok(session)
+        Ok(taken)
     }
 
     /// Returns the entry of an offer that still holds, or the reason why it does not. The caller
@@ -128,7 +129,7 @@ impl Library {
 
     /// Sends home a session of which the program wants signals (`O_ASYNC`) that only the kernel
     /// can send; one with another host, or by the protocol server, for good.
-    pub(crate) fn keeps_for_signals(&self, session: &Session, entry: &FdEntry) {
+    pub(crate) fn keeps_for_signals(&self, session: OwnSession<'_>, entry: &FdEntry) {
         if session.may_signal() {
             entry.keep_for_now(ReasonT::Operation);
         } else {
@@ -137,7 +138,13 @@ impl Library {
         session.leave(ReasonT::Operation, false);
     }
 
-    fn settle_in(&self, session: &Session, offer: &Offer, join: &JoinT, parts: &Parts) {
+    fn settle_in(
+        &self,
+        session: OwnSession<'_>,
+        offer: &Offer,
+        join: &JoinT,
+        parts: &Parts,
+    ) {
         session.settle_down(offer, join.is_carried);
         session.set_wait(self.policy.wait());
         if let Some(local) = session.local() {
@@ -222,12 +229,12 @@ fn near_part(wanted: u32, all: u32) -> u32 {
     if wanted >= all { all } else { (1 << wanted.max(1).ilog2()).min(all / 4) }
 }
 
-impl Session {
+impl OwnSession<'_> {
     /// Sets the state that every session has that leaves the kernel.
-    pub(crate) fn settle_down(&self, offer: &Offer, is_carried: bool) {
+    pub(crate) fn settle_down(self, offer: &Offer, is_carried: bool) {
         self.kind.store(offer.kind as u32, Ordering::SeqCst);
         if offer.kind == KindT::Udp
-            && let Some(engine) = crate::process::library::library().engine()
+            && let Some(engine) = self.library.engine()
         {
             engine.has_datagrams.store(true, Ordering::SeqCst);
         }
@@ -250,7 +257,7 @@ impl Session {
 
     /// Gives up a session whose descriptor was closed past the library. The peer finds the unread
     /// bytes in the ring.
-    pub(crate) fn abandon(&self) {
+    pub(crate) fn abandon(self) {
         if self.service.is_any() {
             return self.close_service();
         }
@@ -261,12 +268,7 @@ impl Session {
             let was_flushing = tx.phase == TxPhase::Flushing;
             self.end_sending(&mut tx);
             if !was_flushing {
-                crate::process::library::library().count_return(
-                    self,
-                    &stream,
-                    ReasonT::Closed,
-                    NotifyWhen::Now,
-                );
+                self.library.count_return(&self, &stream, ReasonT::Closed, NotifyWhen::Now);
             }
             self.finish(&mut rx);
         }
