@@ -28,7 +28,7 @@ use rustix::event::PollFlags;
 use rustix::io::Errno;
 use sojourn_session::{KindT, ReasonT};
 use sojourn_shm::Deadline;
-use sojourn_shm::deadline::now_ns;
+use sojourn_shm::deadline::{now_ns, since};
 use sojourn_stream::Stream;
 
 /// How long a flush waits for a full kernel before the rest stays in the ring.
@@ -190,9 +190,8 @@ impl OwnSession<'_> {
             is_reset |= pushed.is_reset;
             let until = Deadline::after(REMOTE_SLICE);
             pushed = self.push_leftover(stream, pushed.done, owed, until);
-            let now = now_ns();
-            still.looked(Duration::from_nanos(now.saturating_sub(looked)));
-            looked = now;
+            still.looked(since(looked));
+            looked = now_ns();
             let after = taken(pushed.done);
             if core::mem::replace(&mut before, after) < after {
                 still.moved();

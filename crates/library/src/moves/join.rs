@@ -15,11 +15,10 @@ use crate::session::identity::InboxPlace;
 use crate::session::transport::Transport;
 use crate::session::{Facts, Session};
 use core::sync::atomic::Ordering;
-use core::time::Duration;
 use rustix::io::Errno;
 use sojourn_session::{JoinT, KindT, ProcessId, ReasonT, StreamNumber};
 use sojourn_shm::Mapping;
-use sojourn_shm::deadline::now_ns;
+use sojourn_shm::deadline::{now_ns, since};
 use sojourn_stream::{Inbox, Layout, SlotNumber, Stream, Traffic};
 use std::sync::Arc;
 
@@ -211,9 +210,8 @@ impl Library {
         let Traffic { sent, received } = stream.totals();
         // Somebody who sends a session home by hand says nothing of its worth.
         if reason != ReasonT::User {
-            let now_ns = now_ns();
-            let time = Duration::from_nanos(now_ns.saturating_sub(joined_ns));
-            self.policy.lifetimes.ended(now_ns, time, sent.saturating_add(received));
+            let bytes = sent.saturating_add(received);
+            self.policy.lifetimes.ended(now_ns(), since(joined_ns), bytes);
         }
         let stream = Arc::clone(stream);
         self.push_when(

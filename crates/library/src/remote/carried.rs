@@ -20,7 +20,7 @@ use core::sync::atomic::{Ordering, fence};
 use core::time::Duration;
 use sojourn_pump::now;
 use sojourn_session::ReasonT;
-use sojourn_shm::deadline::now_ns;
+use sojourn_shm::deadline::{now_ns, since};
 use sojourn_stream::{Bell, Stream};
 
 /// The stillness after which the session counts as lost, as if the peer had reset it: where no
@@ -45,11 +45,6 @@ pub(crate) fn await_word(stream: &Stream, still: &mut Stillness, is_decided: imp
     }
     stream.withdraw_reader();
     still.looked(since(begun));
-}
-
-/// Returns the time since `begun_ns`.
-pub(crate) fn since(begun_ns: u64) -> Duration {
-    Duration::from_nanos(now_ns().saturating_sub(begun_ns))
 }
 
 impl OwnSession<'_> {
