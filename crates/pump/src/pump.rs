@@ -329,7 +329,7 @@ impl Pump {
     fn receive(&mut self, placement: Option<&mut Placement<'_>>, at: Instant) -> bool {
         let Self { links, flows, entries, dirty, sockets, unclaimed, .. } = self;
         let is_timed = self.is_timed;
-        let (mut any, mut gone) = (false, None);
+        let (mut any, mut gone) = (false, Vec::new());
         let tables = Tables { flows, entries, dirty, sockets: &mut *sockets, unclaimed };
         let mut round = Round::new(tables, placement, at);
         round.is_timed = is_timed;
@@ -339,15 +339,14 @@ impl Pump {
                 Ok(count) => any |= count > 0,
                 Err(LinkError::Gone) if !link.is_gone => {
                     link.is_gone = true;
-                    gone = Some(link.id);
+                    gone.push(link.id);
                 }
                 Err(_) => {}
             }
         }
         sockets.ring();
-        if let Some(gone) = gone {
-            self.give_up_gone(gone);
-        }
+        // Several may go at a time, such as both ends of a veth pair.
+        gone.into_iter().for_each(|gone| self.give_up_gone(gone));
         any
     }
 
