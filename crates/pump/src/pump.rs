@@ -189,6 +189,7 @@ impl Pump {
             early.for_each(|frame, size| entry.arrived(frame, size, None, at));
         }
         self.entries.insert(number, entry);
+        // The program may have written bytes before, and early segments are to be answered.
         self.mark(number);
     }
 
@@ -231,6 +232,7 @@ impl Pump {
         if let Some(link) = self.links.iter_mut().find(|link| link.id == entry.link) {
             entry.carried.acknowledge(&mut *link.packets, at);
         }
+        // The timer may stand at an earlier time than `due`: see `DrivenSession::set_timer`.
         if let Some(when) = entry.timer {
             self.timers.remove(&Timer { when, number });
         }
@@ -373,6 +375,7 @@ impl Pump {
     pub fn serve(&mut self, may_wait: bool, at: Instant) {
         let mut dirty = core::mem::take(&mut self.dirty);
         for number in dirty.drain(..) {
+            // `serve_postponed` may have served it since it was marked, or it was removed.
             if self.entries.get(&number).is_some_and(|entry| entry.is_dirty) {
                 self.serve_one(number, may_wait, at);
             }
