@@ -13,6 +13,7 @@ mod demo;
 mod deny;
 mod forks;
 mod fuzz;
+mod globals;
 mod layers;
 mod lengths;
 mod memory;

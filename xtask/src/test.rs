@@ -4,8 +4,8 @@ use crate::again::Extent;
 use crate::packages::{TEST, ensure, ensure_component, ensure_go};
 use crate::steps::{self, Check, ONLY_CHECKED, cargo};
 use crate::{
-    aarch64, again, build, c_libraries, columns, deny, forks, fuzz, layers, lengths, pages,
-    signatures, test_targets,
+    aarch64, again, build, c_libraries, columns, deny, forks, fuzz, globals, layers, lengths,
+    pages, signatures, test_targets,
 };
 use anyhow::Result;
 
@@ -20,7 +20,7 @@ fn models(what: &str, words: &[&str]) -> Result<()> {
 }
 
 /// Runs the checks that run no code of the project's programs: format, layers, columns, forks,
-/// lengths, signatures, targets, pages, licences, lints, documentation.
+/// globals, lengths, signatures, targets, pages, licences, lints, documentation.
 pub(crate) fn lint() -> Result<()> {
     ensure_component("rustfmt", &["fmt", "--version"])?;
     ensure_component("clippy", &["clippy", "--version"])?;
@@ -31,6 +31,7 @@ pub(crate) fn lint() -> Result<()> {
         Check { name: "layers", run: layers::check },
         Check { name: "columns", run: columns::check },
         Check { name: "forks", run: forks::check },
+        Check { name: "globals", run: globals::check },
         Check { name: "lengths", run: lengths::check },
         Check { name: "targets of tests", run: test_targets::check },
         Check { name: "pages", run: pages::check },

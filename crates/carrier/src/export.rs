@@ -14,7 +14,7 @@
 //! (`repair`). Read `docs/understand/moves.md` and the notes on each option in tcp(7).
 
 use crate::raw::{self, SIOCINQ, SIOCOUTQ};
-use crate::repair::{Queue, Repair, TCP_INFO, TCP_MAXSEG, TCP_TIMESTAMP, Windows};
+use crate::repair::{Queue, Repair, TCP_MAXSEG, TCP_TIMESTAMP, Windows};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SocketAddrAny};
@@ -65,7 +65,7 @@ pub(crate) const KEEPALIVE: OptionName = OptionName::new(libc::SOL_SOCKET, libc:
 /// [`ExportError`].
 pub fn export(socket: BorrowedFd<'_>, tuning: &TcpTuning) -> Result<SessionRecord, ExportError> {
     let Addresses { local, remote } = addresses(socket)?;
-    let info = info_of(socket).map_err(step("TCP_INFO"))?;
+    let info = tcp_info::of(socket).map_err(step("TCP_INFO"))?;
     if info.state != ESTABLISHED {
         return Err(ExportError::State);
     }
@@ -162,7 +162,9 @@ fn record_of(
         state: TcpState::Established,
         closed: None,
         receive_shutdown: false,
+        // The kernel does not tell if it owes one.
         ack_pending: true,
+        // Nothing is under way: the send queue is empty.
         snd_una: snd_nxt,
         snd_nxt,
         snd_wnd: windows.snd_wnd,
@@ -205,12 +207,6 @@ fn record_of(
         out_of_order: Vec::new(),
         send_queue: Vec::new(),
     }
-}
-
-fn info_of(socket: BorrowedFd<'_>) -> Result<TcpInfo, Errno> {
-    let mut bytes = [0; tcp_info::LEN];
-    raw::getsockopt(socket, TCP_INFO, &mut bytes)?;
-    Ok(tcp_info::read(&bytes))
 }
 
 fn us(value: u32) -> Duration {
@@ -289,7 +285,7 @@ pub(crate) struct Unexported {
 pub(crate) fn take_unexported(socket: impl AsFd) -> Unexported {
     let bytes = peek(socket.as_fd()).unwrap_or_default();
     raw::discard(&socket, bytes.len());
-    let has_ended = info_of(socket.as_fd()).is_ok_and(|info| info.state == CLOSE_WAIT);
+    let has_ended = tcp_info::of(socket.as_fd()).is_ok_and(|info| info.state == CLOSE_WAIT);
     Unexported { bytes, has_ended }
 }
 
@@ -303,7 +299,8 @@ fn timestamps(
     let value = raw::number(socket, TCP_TIMESTAMP).map_err(step("TCP_TIMESTAMP"))?.cast_unsigned();
     let is_us = info.options & tcp_info::MICROSECONDS != 0;
     let unit = if is_us { TimestampUnit::Microseconds } else { TimestampUnit::Milliseconds };
-    // The kernel does not tell the peer's last value; the first segment will.
+    // The kernel does not tell the peer's last value; the first segment will. The lowest bit of its
+    // own tells the unit.
     Ok(Some(TimestampsRecord {
         unit,
         value: value & !1,
@@ -354,7 +351,7 @@ mod tests {
         far.shutdown(Shutdown::Write).unwrap();
         // The FIN comes with the bytes or a moment later.
         let began = std::time::Instant::now();
-        while info_of(near.as_fd()).unwrap().state != CLOSE_WAIT {
+        while tcp_info::of(near.as_fd()).unwrap().state != CLOSE_WAIT {
             assert!(began.elapsed() < std::time::Duration::from_secs(10));
             std::thread::yield_now();
         }

@@ -211,6 +211,7 @@ fn rebuild(
         Ok(()) | Err(Errno::INVAL) => {}
         Err(error) => return Err(ImportError::System("bind", error)),
     }
+    // Filling the receive queue moves the kernel's number on to `rcv_nxt`.
     let rcv_start = tcp.rcv_nxt.wrapping_sub(tcp.receive_queue.len() as u32);
     repair.set_sequence(Queue::Receive, SeqNum(rcv_start)).map_err(step("TCP_QUEUE_SEQ"))?;
     repair.set_sequence(Queue::Send, SeqNum(tcp.snd_una)).map_err(step("TCP_QUEUE_SEQ"))?;

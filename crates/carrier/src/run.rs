@@ -126,6 +126,7 @@ impl Carrier {
             self.sessions.at_work(false);
             let _ = epoll::wait(&self.set, spare, limit.as_ref());
             self.sessions.at_work(true);
+            // Commands that the last round has left, for which no event comes any more.
             if self.has_more {
                 self.take_commands();
             }

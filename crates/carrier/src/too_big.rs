@@ -87,12 +87,14 @@ pub(crate) fn judge(
 ) -> Option<Verdict> {
     let UnderWay { una, nxt } = under_way;
     let is_under_way = notice.seq.is_some_and(|seq| seq.is_in(una, nxt.since(una)));
+    // One that makes no packet shorter changes nothing.
     if notice.key != *key || !is_under_way || notice.mtu >= known {
         return None;
     }
     let is_v4 = key.local().is_ipv4();
     match notice.mtu {
         mtu if is_v4 && mtu < LEAST_V4 => Some(Verdict::Home),
+        // A node discards such a message (RFC 8201 section 4).
         mtu if !is_v4 && mtu < LEAST_V6 => None,
         mtu => Some(Verdict::Narrow(mtu)),
     }

@@ -280,10 +280,7 @@ impl Session {
     /// Tells what the rings know of readiness for the events `wanted`, those of epoll(7). The
     /// kernel may know more, see [`Ready`]. A direction that is not wanted is not looked at: each
     /// look takes a cache line from the peer's processor.
-    pub(crate) fn ready(&self, wanted: u32) -> Ready {
-        if self.service.is_any() {
-            return self.ready_by_service();
-        }
+    pub(crate) fn ready_by_rings(&self, wanted: u32) -> Ready {
         if let Transport::Udp(_) = self.transport() {
             return self.ready_for_datagrams();
         }
@@ -303,12 +300,6 @@ impl Session {
             is_in_kernel: input.is_in_kernel,
             others: if has_bands { bit::WRBAND } else { 0 },
         }
-    }
-
-    /// Returns true if the kernel decides whether there is room, as [`Session::ready`] says it: who
-    /// asks the kernel for less, because this is false, must hear of room from the ring.
-    pub(crate) fn kernel_decides_room(&self) -> bool {
-        self.ready(bit::OUTPUT).output.is_none()
     }
 
     fn input_readiness(&self, is_wanted: bool) -> InputReadiness {
@@ -360,11 +351,8 @@ impl Session {
         if self.kind() == KindT::Unix { bit::OUTPUT } else { bit::OUT | bit::WRNORM }
     }
 
-    /// Asks for posts to the inbox. The caller looks at [`Session::ready`] again before it sleeps.
-    pub(crate) fn arm(&self, input: bool, output: bool) {
-        if self.service.is_any() {
-            return self.arm_by_service(input, output);
-        }
+    /// Asks the ring's peer for posts to the inbox.
+    pub(crate) fn arm_by_rings(&self, input: bool, output: bool) {
         if let Some(stream) = self.stream() {
             if input {
                 stream.announce_reader(sojourn_stream::Bell::OnInbox);
@@ -405,11 +393,8 @@ impl Session {
         self.tx_kernel_event.store(true, Ordering::SeqCst);
     }
 
-    /// Counts the bytes that `FIONREAD` must add to the kernel's count.
-    pub(crate) fn input_queue(&self) -> usize {
-        if self.service.is_any() {
-            return self.input_by_service();
-        }
+    /// Counts the bytes of the rings that `FIONREAD` must add to the kernel's count.
+    pub(crate) fn input_in_rings(&self) -> usize {
         // A pipe tells at its writing end, too, what it holds.
         let written = if self.kind() == KindT::Pipe { self.unread(true) } else { 0 };
         let rx = lock(&self.rx);

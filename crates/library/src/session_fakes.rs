@@ -13,7 +13,6 @@ use crate::moves::descriptors::Origin;
 use crate::moves::join::Parts;
 use crate::moves::offer::Offer;
 use crate::process::library::library;
-use crate::session::Session;
 use crate::session::identity::InboxPlace;
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
@@ -189,7 +188,9 @@ impl Pair {
         let joined = library().join(engine, &offer, &join, parts).is_ok();
         entry.unmark(mark::OFFERED);
         // Nobody would pair it again after a trial.
-        if let Some(local) = library().session_of(fd).and_then(Session::local) {
+        if let Some(session) = library().session_of(fd)
+            && let Some(local) = session.local()
+        {
             *crate::host::lock::lock(&local.progress) =
                 crate::session::progress::TrialProgress::default();
         }

@@ -93,7 +93,7 @@ unsafe fn take(lent: *mut table::Lent) -> Option<Lent> {
 unsafe extern "C" fn give_back(lent: *mut table::Lent, len: usize) -> c_int {
     // SAFETY: the caller's contract (`Table`).
     let Some(lent) = (unsafe { take(lent) }) else { return ELSEWHERE };
-    match within(|_| lent.give_back(len)) {
+    match within(|library| lent.give_back(library, len)) {
         Some(true) => LENT,
         _ => ELSEWHERE,
     }
@@ -102,7 +102,7 @@ unsafe extern "C" fn give_back(lent: *mut table::Lent, len: usize) -> c_int {
 unsafe extern "C" fn commit(place: *mut table::Lent, len: usize) -> c_int {
     // SAFETY: the caller's contract (`Table`).
     let Some(lent) = (unsafe { take(place) }) else { return ELSEWHERE };
-    match within(|_| lent.commit(len)) {
+    match within(|library| lent.commit(library, len)) {
         Some(None) => LENT,
         Some(Some(lent)) => {
             // SAFETY: the same place that it was taken from.
@@ -116,6 +116,6 @@ unsafe extern "C" fn commit(place: *mut table::Lent, len: usize) -> c_int {
 unsafe extern "C" fn forget(lent: *mut table::Lent) {
     // SAFETY: the caller's contract (`Table`).
     if let Some(lent) = unsafe { take(lent) } {
-        within(|_| lent.forget());
+        within(|library| lent.forget(library));
     }
 }

@@ -135,6 +135,7 @@ impl Aggregate {
     /// home.
     pub fn count_away(&mut self, now: Instant, bytes: u64) -> bool {
         let Home::Away { since } = &mut self.home else {
+            // The session comes home late, and the slices so far contain its move.
             self.meter = Meter::default();
             return true;
         };
@@ -157,6 +158,7 @@ impl Aggregate {
         match self.home {
             Home::Away { .. } => Next::Leave,
             Home::Kernel { until } if now < until => Next::Slower,
+            // The kernel has won the last trial, so the next one comes as soon as the first did.
             Home::Kernel { .. } => self.leave(TRIAL_AFTER),
             Home::Trial { until, away } => {
                 self.meter.count(now, bytes);
@@ -167,6 +169,7 @@ impl Aggregate {
                         Next::Slower
                     }
                     None if now < until => Next::Stay,
+                    // The kernel was not clearly faster, or has shown nothing in time.
                     _ => self.leave(self.trial_after.times(4).min(TRIAL_AFTER_MAX)),
                 }
             }

@@ -70,6 +70,7 @@ impl Kernel {
             return;
         }
         let rate = rate(self.bytes, time);
+        // A slice with a pause in it, or of less than bulk, says nothing of the kernel's rate.
         if time <= SLICE_MAX && rate >= FLOOR {
             // The first sixteen slices make a plain mean, later ones a sliding one.
             let weight = u64::from(self.slices.min(15)) + 1;
@@ -146,6 +147,7 @@ impl Judge {
             None => {
                 let since = *self.bulk_since.get_or_insert(then);
                 let is_due = self.trial_after.is_some_and(|after| now.since(since) >= after);
+                // Below the floor the kernel would not get a baseline either (`Kernel::count`).
                 (is_due && rate >= FLOOR).then_some(Verdict::Trial)
             }
         }
@@ -198,6 +200,7 @@ impl History {
     /// session may be offered.
     pub fn count(&mut self, now: Instant, bytes: u64) -> bool {
         self.kernel.count(now, bytes);
+        // A trial ends as soon as it has its result; the stay that follows a verdict does not.
         let is_tried = self.is_trial && self.kernel.baseline().is_some();
         is_tried || now >= self.until
     }

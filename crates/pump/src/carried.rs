@@ -182,6 +182,7 @@ impl Carried {
         if self.stream.is_frozen() {
             return Err(Ending::Program);
         }
+        // First, so that the segments which are sent below tell the peer of the room.
         self.deliver()?;
         self.collect(may_wait)?;
         if !self.transmit(out, may_wait, now)? {

@@ -189,6 +189,7 @@ impl Pump {
             early.for_each(|frame, size| entry.arrived(frame, size, None, at));
         }
         self.entries.insert(number, entry);
+        // The program may have written bytes before, and early segments are to be answered.
         self.mark(number);
     }
 
@@ -231,6 +232,7 @@ impl Pump {
         if let Some(link) = self.links.iter_mut().find(|link| link.id == entry.link) {
             entry.carried.acknowledge(&mut *link.packets, at);
         }
+        // The timer may stand at an earlier time than `due`: see `DrivenSession::set_timer`.
         if let Some(when) = entry.timer {
             self.timers.remove(&Timer { when, number });
         }
@@ -329,7 +331,7 @@ impl Pump {
     fn receive(&mut self, placement: Option<&mut Placement<'_>>, at: Instant) -> bool {
         let Self { links, flows, entries, dirty, sockets, unclaimed, .. } = self;
         let is_timed = self.is_timed;
-        let (mut any, mut gone) = (false, None);
+        let (mut any, mut gone) = (false, Vec::new());
         let tables = Tables { flows, entries, dirty, sockets: &mut *sockets, unclaimed };
         let mut round = Round::new(tables, placement, at);
         round.is_timed = is_timed;
@@ -339,15 +341,14 @@ impl Pump {
                 Ok(count) => any |= count > 0,
                 Err(LinkError::Gone) if !link.is_gone => {
                     link.is_gone = true;
-                    gone = Some(link.id);
+                    gone.push(link.id);
                 }
                 Err(_) => {}
             }
         }
         sockets.ring();
-        if let Some(gone) = gone {
-            self.give_up_gone(gone);
-        }
+        // Several may go at a time, such as both ends of a veth pair.
+        gone.into_iter().for_each(|gone| self.give_up_gone(gone));
         any
     }
 
@@ -374,6 +375,7 @@ impl Pump {
     pub fn serve(&mut self, may_wait: bool, at: Instant) {
         let mut dirty = core::mem::take(&mut self.dirty);
         for number in dirty.drain(..) {
+            // `serve_postponed` may have served it since it was marked, or it was removed.
             if self.entries.get(&number).is_some_and(|entry| entry.is_dirty) {
                 self.serve_one(number, may_wait, at);
             }

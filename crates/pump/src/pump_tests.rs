@@ -108,6 +108,23 @@ fn sessions_of_an_interface_that_is_gone_are_given_up_once_and_no_others() {
     assert!(pump.take_idle_link(AT).is_some() && pump.has_link(OTHER_LINK));
 }
 
+/// Both ends of a veth pair go together, and all interfaces of a name space do.
+#[test]
+fn of_two_interfaces_that_go_at_a_time_both_give_up_their_sessions() {
+    let (wires, mut pump) = ([Wire::new(), Wire::new()], Pump::default());
+    let both = wires.each_ref().map(|wire| Arc::clone(&wire.is_gone));
+    let ids = [LINK, OTHER_LINK];
+    ids.into_iter().zip(wires).for_each(|(id, wire)| pump.add_link(id, Box::new(wire), AT));
+    let programs = [1, 2].map(|port| {
+        let (program, carried) = session(port);
+        pump.insert(SessionNumber::new(port.into()), ids[usize::from(port) - 1], carried, AT);
+        program
+    });
+    both.iter().for_each(|is_gone| is_gone.store(true, Ordering::Relaxed));
+    pump.turn(false, AT);
+    assert!(programs.iter().all(Stream::is_frozen));
+}
+
 /// The peer would repeat its segment after a time-out if the way home took long.
 #[test]
 fn a_session_that_leaves_owes_no_acknowledgement() {

@@ -72,6 +72,7 @@ impl Pieces {
             write_all(&self.file, &self.held[..self.len])?;
             self.len = 0;
         }
+        // A queue: its bytes go to the file from where they are.
         if piece.len() > HELD {
             return write_all(&self.file, piece);
         }

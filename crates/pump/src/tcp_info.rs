@@ -1,10 +1,14 @@
-//! The bytes of Linux's `struct tcp_info` (`include/uapi/linux/tcp.h`), read and written by offset.
+//! The bytes of Linux's `struct tcp_info` (`include/uapi/linux/tcp.h`): asked for, and read and
+//! written by offset.
 //!
 //! Its fields have never moved, and each kernel fills as many as it knows: missing bytes are read
 //! as 0 and are not written. Fields that the engine does not know keep the kernel's values. The
 //! names are those of [`TcpInfo`], which is to be read first.
 
+use rustix::fd::AsFd;
+use rustix::io::Errno;
 use sojourn_proto::tcp::TcpInfo;
+use sojourn_shm::sockopt;
 
 /// The length of the structure as far as it is known here (bytes).
 pub const LEN: usize = 248;
@@ -25,6 +29,16 @@ const SCALES: usize = 6;
 /// Offsets of two counts of 16 bits.
 const TIMEOUTS: usize = 240;
 const TIMEOUT_RECOVERIES: usize = 242;
+
+/// Asks the kernel for the `TCP_INFO` of a socket (tcp(7)).
+///
+/// # Errors
+/// Those of getsockopt(2).
+pub fn of(socket: impl AsFd) -> Result<TcpInfo, Errno> {
+    let mut bytes = [0; LEN];
+    sockopt::option(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut bytes)?;
+    Ok(read(&bytes))
+}
 
 fn take<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     bytes.get(at..at + N).and_then(|found| found.try_into().ok()).unwrap_or([0; N])

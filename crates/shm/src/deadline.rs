@@ -52,6 +52,11 @@ impl Deadline {
     }
 }
 
+/// Returns the time that has passed since `begun_ns`, a time of [`now_ns`]; none if that is to come.
+pub fn since(begun_ns: u64) -> Duration {
+    Duration::from_nanos(now_ns().saturating_sub(begun_ns))
+}
+
 /// Returns the current time in nanoseconds of `CLOCK_MONOTONIC`.
 pub fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);

@@ -159,6 +159,8 @@ impl Carrier {
     ) -> Outcome {
         let at = now();
         let stream = &waiting.stream;
+        // This server ends, or the program's side has called the session home, or the program has
+        // not been quiet for long enough to take it out.
         if self.is_leaving || stream.is_frozen() || at >= later(waiting.since, TAKE_LIMIT_US) {
             return Outcome::End(Phase::Waiting(waiting));
         }
@@ -393,12 +395,15 @@ enum Transition {
 fn transition(waiting: &Waiting, at: Instant) -> Option<Transition> {
     let Waiting { stream, turned, asked_at, was_deaf, .. } = waiting;
     if stream.ledger().has_given_up() {
+        // Once the packets are turned away nothing can be on its way any more: see `turn`.
         return (turned.is_some() || is_quiet(waiting)).then_some(Transition::Take);
     }
     if let Some(turned) = turned {
         let is_deaf_for_long = at >= later(turned.since, DEAF_LIMIT_US);
         return is_deaf_for_long.then_some(Transition::TurnBack);
     }
+    // A program that did not answer in time while its packets were turned away is not made deaf
+    // once more (`was_deaf`).
     let step = match asked_at {
         None if stream.has_consent() => Transition::Ask,
         Some(asked) if !was_deaf && at >= later(*asked, ASK_LIMIT_US) => Transition::Turn,

@@ -9,7 +9,7 @@
 //! and stays in the kernel. Not here: the calls that confine a program (the shell).
 
 use crate::process::engine::{Engine, Job};
-use crate::process::library::{Library, library};
+use crate::process::library::Library;
 use core::time::Duration;
 use sojourn_shm::Deadline;
 
@@ -29,7 +29,7 @@ impl Library {
         self.with_stack(|| {
             let Some(engine) = self.engine_or_new() else { return };
             engine.begin_preparing();
-            library().push(Job::Prepare);
+            self.push(Job::Prepare);
             let deadline = Deadline::after(LIMIT);
             while engine.is_running() && engine.is_preparing() && !deadline.is_over() {
                 std::thread::sleep(SLICE);

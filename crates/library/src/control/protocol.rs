@@ -35,9 +35,8 @@ use crate::host::lock::lock;
 use crate::moves::offer::Offer;
 use crate::policy::kept::KeptDescriptor;
 use crate::process::engine::{Engine, Job, TakenJobs};
-use crate::process::library::Library;
+use crate::process::library::{Library, OwnSession};
 use crate::remote::carry_server::ANSWER_LIMIT;
-use crate::session::Session;
 use crate::session::progress::TrialRates;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
@@ -205,13 +204,13 @@ impl Thread {
             DOORBELL => self.take_events(),
             SERVER => self.lose_server(),
             SESSION => {
-                if let Some(session) = self.engine.pool.session(Slot::from_event(rest)) {
+                if let Some(session) = self.library.session_in(Slot::from_event(rest)) {
                     session.kernel_event();
                 }
             }
             PEER => self.peer_died(ProcessId(rest as u32)),
             FLUSH => {
-                if let Some(session) = self.engine.pool.session(Slot::from_event(rest)) {
+                if let Some(session) = self.library.session_in(Slot::from_event(rest)) {
                     session.room_came();
                 }
             }
@@ -422,8 +421,8 @@ impl Thread {
         self.lose_server_unless_heard(told);
     }
 
-    fn session(&self, local: LocalNumber) -> Option<&'static Session> {
-        self.engine.pool.session(self.joined.get(&local)?.slot)
+    fn session(&self, local: LocalNumber) -> Option<OwnSession<'static>> {
+        self.library.session_in(self.joined.get(&local)?.slot)
     }
 
     fn peer_died(&mut self, pid: ProcessId) {
@@ -434,10 +433,10 @@ impl Thread {
             .map(|joined| joined.slot)
             .collect();
         self.aside.call(|outside| outside.peer_died(pid));
-        let sessions = of_peer.iter().filter_map(|slot| self.engine.pool.session(*slot));
+        let sessions = of_peer.iter().filter_map(|slot| self.library.session_in(*slot));
         sessions.for_each(|session| lock(&session.facts).peer_has_ended = true);
         for slot in of_peer {
-            if let Some(session) = self.engine.pool.session(slot) {
+            if let Some(session) = self.library.session_in(slot) {
                 session.leave(ReasonT::PeerDied, false);
             }
         }

@@ -5,13 +5,13 @@
 
 use crate::fds::entry::mark;
 use crate::process::engine::{Engine, Job};
-use crate::process::library::Library;
+use crate::process::library::{Library, library};
 use core::sync::atomic::Ordering;
 use sojourn_session::ReasonT;
 
 impl Engine {
     /// Gives the protocol thread a job, and starts the thread if need be.
-    pub(crate) fn push(&'static self, library: &'static Library, job: Job) {
+    pub(crate) fn push(&self, library: &Library, job: Job) {
         self.leave(job);
         if !self.is_running() && library.host().in_handler() {
             // The C library allocates memory to start a thread, which a signal handler must not do
@@ -25,9 +25,7 @@ impl Engine {
             let is_ready = !self.is_single_threaded() || self.own.make_kit(false, None).is_some();
             if !is_ready {
                 self.gives_up(library);
-            } else if !self.spawn(library.host(), "sojourn", move || {
-                crate::control::protocol::run(library, self)
-            }) {
+            } else if !start_protocol_thread() {
                 self.gives_up(library);
                 library.is_prohibited();
             }
@@ -50,6 +48,17 @@ impl Engine {
             }
         }
     }
+}
+
+/// Starts the protocol thread of this process.
+fn start_protocol_thread() -> bool {
+    // The thread keeps the library and its engine for as long as it runs, and the caller, any call
+    // of the program's, has only borrowed them.
+    let library = library();
+    library.engine().is_some_and(|engine| {
+        let run = move || crate::control::protocol::run(library, engine);
+        engine.spawn(library.host(), "sojourn", run)
+    })
 }
 
 impl Library {

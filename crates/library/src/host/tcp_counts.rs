@@ -7,11 +7,7 @@
 use crate::host::kernel;
 use sojourn_proto::tcp::TcpInfo;
 use sojourn_pump::tcp_info;
-use sojourn_shm::sockopt;
 
-/// The option's level and number (tcp(7)).
-const IPPROTO_TCP: i32 = 6;
-const TCP_INFO: i32 = 11;
 /// States of a connection whose peer has ended (`include/net/tcp_states.h`).
 const CLOSE_WAIT: u8 = 8;
 const LAST_ACK: u8 = 9;
@@ -20,9 +16,7 @@ const CLOSING: u8 = 11;
 const LOOKS: u32 = 8;
 
 fn counts(fd: i32) -> Option<TcpInfo> {
-    let mut bytes = [0; tcp_info::LEN];
-    sockopt::option(kernel::at(fd).ok()?, IPPROTO_TCP, TCP_INFO, &mut bytes).ok()?;
-    Some(tcp_info::read(&bytes))
+    tcp_info::of(kernel::at(fd).ok()?).ok()
 }
 
 /// Counts the bytes that were ever sent. `None`: not all of them have been acknowledged, or this

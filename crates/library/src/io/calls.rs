@@ -9,8 +9,7 @@ use crate::io::call_flags::{Recv, Send};
 use crate::io::datagrams::{Attempt, ReceiveOutcome, UdpSession};
 use crate::io::from_kernel::FromKernel;
 use crate::io::lend::{Amount, Lending};
-use crate::process::library::{FoundSession, Library};
-use crate::session::Session;
+use crate::process::library::{FoundSession, Library, OwnSession};
 use crate::session::identity::Generation;
 use crate::session::transport::{Transport, Udp};
 use core::sync::atomic::Ordering;
@@ -73,7 +72,7 @@ impl Drop for Use<'_> {
 /// What the table said of a descriptor when its call began.
 #[derive(Debug)]
 struct Found<'a> {
-    session: &'a Session,
+    session: OwnSession<'a>,
     /// The slot's generation: the slot may have a new use by now.
     generation: Generation,
     entry: &'a FdEntry,
@@ -274,7 +273,7 @@ impl Library {
             entry.leave(way);
         }
         let found = Found { session, generation, entry, version };
-        match session.transport() {
+        match session.session.transport() {
             Transport::Udp(udp) => Route::Datagrams(DatagramCall { found, udp }),
             Transport::Local(_) | Transport::RemoteTcp(_) => Route::Stream(Call(found)),
         }

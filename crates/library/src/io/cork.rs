@@ -8,7 +8,7 @@
 
 use crate::fds::slot::Slot;
 use crate::process::engine::Job;
-use crate::process::library::{Library, library};
+use crate::process::library::Library;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use sojourn_session::KindT;
@@ -41,7 +41,7 @@ impl Library {
                 // SYNC: after the cork; pairs with the end of the looks
                 // (`control::protocol::corks`).
                 if self.engine().is_none_or(|one| !one.looks_at_corks.load(Ordering::SeqCst)) {
-                    library().push(Job::Corked);
+                    self.push(Job::Corked);
                 }
             }
         }

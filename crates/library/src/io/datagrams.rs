@@ -25,8 +25,8 @@ use crate::host::lock::lock;
 use crate::io::call_flags::Recv;
 use crate::io::placement::Room;
 use crate::io::sleep::Waited;
-use crate::process::library::library;
-use crate::remote::carried::{await_word, since};
+use crate::process::library::OwnSession;
+use crate::remote::carried::await_word;
 use crate::remote::carry_server::ANSWER_LIMIT;
 use crate::remote::net::Net;
 use crate::remote::net::datagrams::has_unread;
@@ -45,7 +45,7 @@ use sojourn_pump::ancillary::{self, ControlMessages, DatagramAncillary};
 use sojourn_pump::options;
 use sojourn_session::ReasonT;
 use sojourn_shm::Deadline;
-use sojourn_shm::deadline::now_ns;
+use sojourn_shm::deadline::{now_ns, since};
 use sojourn_stream::Stream;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -111,10 +111,86 @@ enum DatagramReceived {
 /// A UDP session, as it was when a call began.
 #[derive(Clone, Copy)]
 pub(in crate::io) struct UdpSession<'a> {
-    pub(in crate::io) session: &'a Session,
+    pub(in crate::io) session: OwnSession<'a>,
     pub(in crate::io) udp: &'a Udp,
     /// The generation of its slot.
     pub(in crate::io) generation: Generation,
+}
+
+impl OwnSession<'_> {
+    /// Takes over an option that the program has set and that the engine obeys.
+    pub(crate) fn options_changed(self) {
+        let Transport::Udp(udp) = self.transport() else { return };
+        let rx = lock(&self.rx);
+        self.learn_options(udp, &rx);
+        let ip = rx.datagrams.as_ref().map(|socket| lock(socket).ip());
+        if let (Some(ip), Some(net)) = (ip, self.library.net()) {
+            net.with_pump(self.library, |pump| pump.set_ip(self.pump_number(), ip));
+        }
+    }
+
+    /// Returns the length (bytes) of the next datagram in the library's queue; `None` for other
+    /// sessions.
+    pub(crate) fn next_datagram(self) -> Option<usize> {
+        let Transport::Udp(_) = self.transport() else { return None };
+        if self.service.is_any() {
+            return self.next_datagram_by_service();
+        }
+        if self.is_delegated() {
+            self.library.turn_net();
+        }
+        let rx = lock(&self.rx);
+        let socket = lock(rx.datagrams.as_ref()?);
+        socket.is_readable().then(|| socket.siocinq())
+    }
+
+    /// Gives a frozen UDP session's packets back: waits until the kernel has the packets again, and
+    /// then the datagrams that the program has not read.
+    pub(crate) fn return_datagrams(self, rx: &mut Receiver, stream: &Stream, reason: ReasonT) {
+        rx.datagrams = None;
+        // SYNC: the stream is frozen by now; pairs with `Net::begin_datagrams`, also if there is no
+        // `Net` yet.
+        fence(Ordering::SeqCst);
+        let net = self.library.engine().zip(self.library.net());
+        let net = net.filter(|(_, net)| net.withdraw(&self));
+        // Nothing is sent past the kernel any more: the server may remove the rules of a port.
+        stream.set_flushing(0);
+        stream.attention();
+        let Some((_, net)) = net else { return };
+        // The server has given an unknown session's leftovers to the kernel itself. Without a
+        // server nobody takes the packets back, and a socket that is being closed does not need
+        // them.
+        let is_server_there = reason != ReasonT::PeerDied
+            && (reason != ReasonT::Closed || net.server.is_there(self.library));
+        if is_server_there {
+            let is_told = || stream.peer_flushing().is_some() || stream.peer_flushed().is_some();
+            self.await_server(net, stream, is_told);
+        }
+        let ended = net.end_datagrams(self.slot());
+        let (Some(token), Some(record)) = (ended.token, ended.unread) else { return };
+        let is_wanted = has_unread(&record) && reason != ReasonT::Closed && is_server_there;
+        if is_wanted && net.give_unread(self.library, token, &record) {
+            self.await_server(net, stream, || stream.peer_flushed().is_some());
+        }
+    }
+
+    /// Waits until the server, this one or the next, has decided.
+    fn await_server(self, net: &Net, stream: &Stream, is_decided: impl Fn() -> bool) {
+        let mut still = self.library.returns.begin();
+        while !is_decided() {
+            await_word(stream, &mut still, &is_decided);
+            if still.spent() >= RETURN_LIMIT {
+                break;
+            }
+            if !is_decided() {
+                // The call also makes the connection on which the unread datagrams go.
+                let begun = now_ns();
+                net.server.is_there(self.library);
+                still.called(since(begun), ANSWER_LIMIT);
+            }
+        }
+        self.library.returns.end(still, is_decided());
+    }
 }
 
 impl Session {
@@ -132,17 +208,6 @@ impl Session {
         drop(rx);
         // Threads that wait for the kernel alone wake up, and wait for both queues.
         self.kernel_event();
-    }
-
-    /// Takes over an option that the program has set and that the engine obeys.
-    pub(crate) fn options_changed(&self) {
-        let Transport::Udp(udp) = self.transport() else { return };
-        let rx = lock(&self.rx);
-        self.learn_options(udp, &rx);
-        let ip = rx.datagrams.as_ref().map(|socket| lock(socket).ip());
-        if let (Some(ip), Some(net)) = (ip, library().net()) {
-            net.with_pump(|pump| pump.set_ip(self.pump_number(), ip));
-        }
     }
 
     /// Reads the options that the engine obeys from the kernel's socket. The caller holds the
@@ -169,7 +234,7 @@ impl Session {
         rx.datagrams.as_ref().is_some_and(|socket| lock(socket).is_readable())
     }
 
-    /// Tells what is known of readiness; see [`Session::ready`].
+    /// Tells what is known of readiness; see [`OwnSession::ready`].
     pub(crate) fn ready_for_datagrams(&self) -> Ready {
         let (has_datagram, receives, phase) = {
             let rx = lock(&self.rx);
@@ -184,69 +249,6 @@ impl Session {
             is_in_kernel: phase == RxPhase::Joined,
             others: 0,
         }
-    }
-
-    /// Returns the length (bytes) of the next datagram in the library's queue; `None` for other
-    /// sessions.
-    pub(crate) fn next_datagram(&self) -> Option<usize> {
-        let Transport::Udp(_) = self.transport() else { return None };
-        if self.service.is_any() {
-            return self.next_datagram_by_service();
-        }
-        if self.is_delegated() {
-            library().turn_net();
-        }
-        let rx = lock(&self.rx);
-        let socket = lock(rx.datagrams.as_ref()?);
-        socket.is_readable().then(|| socket.siocinq())
-    }
-
-    /// Gives a frozen UDP session's packets back: waits until the kernel has the packets again, and
-    /// then the datagrams that the program has not read.
-    pub(crate) fn return_datagrams(&self, rx: &mut Receiver, stream: &Stream, reason: ReasonT) {
-        rx.datagrams = None;
-        // SYNC: the stream is frozen by now; pairs with `Net::begin_datagrams`, also if there is no
-        // `Net` yet.
-        fence(Ordering::SeqCst);
-        let net = library().engine().zip(library().net());
-        let net = net.filter(|(_, net)| net.withdraw(self));
-        // Nothing is sent past the kernel any more: the server may remove the rules of a port.
-        stream.set_flushing(0);
-        stream.attention();
-        let Some((_, net)) = net else { return };
-        // The server has given an unknown session's leftovers to the kernel itself. Without a
-        // server nobody takes the packets back, and a socket that is being closed does not need
-        // them.
-        let is_server_there = reason != ReasonT::PeerDied
-            && (reason != ReasonT::Closed || net.server.is_there(library()));
-        if is_server_there {
-            let is_told = || stream.peer_flushing().is_some() || stream.peer_flushed().is_some();
-            self.await_server(net, stream, is_told);
-        }
-        let ended = net.end_datagrams(self.slot());
-        let (Some(token), Some(record)) = (ended.token, ended.unread) else { return };
-        let is_wanted = has_unread(&record) && reason != ReasonT::Closed && is_server_there;
-        if is_wanted && net.give_unread(token, &record) {
-            self.await_server(net, stream, || stream.peer_flushed().is_some());
-        }
-    }
-
-    /// Waits until the server, this one or the next, has decided.
-    fn await_server(&self, net: &Net, stream: &Stream, is_decided: impl Fn() -> bool) {
-        let mut still = library().returns.begin();
-        while !is_decided() {
-            await_word(stream, &mut still, &is_decided);
-            if still.spent() >= RETURN_LIMIT {
-                break;
-            }
-            if !is_decided() {
-                // The call also makes the connection on which the unread datagrams go.
-                let begun = now_ns();
-                net.server.is_there(library());
-                still.called(since(begun), ANSWER_LIMIT);
-            }
-        }
-        library().returns.end(still, is_decided());
     }
 }
 
@@ -279,7 +281,7 @@ impl UdpSession<'_> {
                 // says that there is nothing.
                 DatagramReceived::Empty if !attempt.has_turned && session.is_delegated() => {
                     attempt.has_turned = true;
-                    library().turn_net();
+                    session.library.turn_net();
                     continue;
                 }
                 DatagramReceived::Empty => {}
@@ -288,7 +290,7 @@ impl UdpSession<'_> {
                 let limit = session.receive_timeout.load(Ordering::Relaxed);
                 let until = *attempt.deadline.get_or_insert_with(|| Deadline::from_limit(limit));
                 match session.wait_readable(until, &Room::none()) {
-                    Waited::Look | Waited::Restart if !library().host().can_write(bufs) => {
+                    Waited::Look | Waited::Restart if !session.library.host().can_write(bufs) => {
                         return Some(Err(Errno::FAULT));
                     }
                     Waited::Look | Waited::Restart => continue,

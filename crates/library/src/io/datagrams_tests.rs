@@ -7,6 +7,7 @@
 use super::*;
 use crate::host::{Host, Interrupt};
 use crate::io::calls::Route;
+use crate::process::library::library;
 use crate::session_fakes::{Hostile, Pair};
 use core::cell::RefCell;
 use core::net::Ipv4Addr;
@@ -111,7 +112,7 @@ impl World {
         Self { pair, pump, queue }
     }
 
-    fn session(&self) -> &'static Session {
+    fn session(&self) -> OwnSession<'static> {
         library().session_of(self.pair.fd(0)).unwrap()
     }
 

@@ -20,7 +20,7 @@ use crate::io::placement::Room;
 use crate::io::send::ForRoom;
 use crate::io::sleep::Waited;
 use crate::policy::measured::RINGS;
-use crate::process::library::library;
+use crate::process::library::{Library, OwnSession};
 use crate::session::Session;
 use crate::session::directions::{RxPhase, TxPhase};
 use crate::session::identity::Generation;
@@ -81,9 +81,9 @@ enum Step {
     Wait,
 }
 
-impl Session {
+impl OwnSession<'_> {
     /// Lends bytes that have arrived in the ring.
-    pub(crate) fn loan(&self, generation: Generation, amount: Amount, until: Deadline) -> Lending {
+    pub(crate) fn loan(self, generation: Generation, amount: Amount, until: Deadline) -> Lending {
         let mut is_last = false;
         loop {
             match self.loan_step(generation, amount) {
@@ -101,7 +101,7 @@ impl Session {
         }
     }
 
-    fn loan_step(&self, generation: Generation, amount: Amount) -> Step {
+    fn loan_step(self, generation: Generation, amount: Amount) -> Step {
         let rx = lock(&self.rx);
         // What the program has peeked at, and what comes in packets, is not lent.
         let Some(local) = self.local() else { return Step::Elsewhere };
@@ -128,7 +128,7 @@ impl Session {
 
     /// Lends space in the ring.
     pub(crate) fn reserve(
-        &self,
+        self,
         generation: Generation,
         amount: Amount,
         until: Deadline,
@@ -148,7 +148,7 @@ impl Session {
         }
     }
 
-    fn reserve_step(&self, generation: Generation, amount: Amount) -> Step {
+    fn reserve_step(self, generation: Generation, amount: Amount) -> Step {
         let mut tx = lock(&self.tx);
         let Some(local) = self.local() else { return Step::Elsewhere };
         let is_elsewhere = !self.is_still(generation)
@@ -175,7 +175,7 @@ impl Session {
 
     /// Makes the step that lends this memory, if it is at least so many bytes.
     fn lent(
-        &self,
+        self,
         stream: &Arc<Stream>,
         generation: Generation,
         place: InPlace<'_>,
@@ -192,7 +192,7 @@ impl Session {
             stream: Arc::clone(stream),
             slot: self.slot(),
             generation,
-            process: library().process_number(),
+            process: self.library.process_number(),
             len: u32::try_from(len).unwrap_or(u32::MAX),
         };
         Step::Lent(lent, pieces)
@@ -202,24 +202,24 @@ impl Session {
 impl Lent {
     /// Gives lent bytes back, of which the first `len` are used up. Returns false if these will be
     /// received once more.
-    pub fn give_back(self, len: usize) -> bool {
-        let used = self.session().is_some_and(|session| {
+    pub fn give_back(self, library: &Library, len: usize) -> bool {
+        let used = self.session(library).is_some_and(|session| {
             let rx = lock(&session.rx);
-            let Some(local) = self.lender(session, rx.stream.as_ref()) else { return false };
+            let Some(local) = self.lender(&session, rx.stream.as_ref()) else { return false };
             local.is_lent.store(false, Ordering::Relaxed);
             rx.phase == RxPhase::Ring
                 && (len == 0 || self.stream.use_up(len.min(self.len as usize)).is_ok())
         });
-        self.end();
+        self.end(library);
         used || len == 0
     }
 
     /// Sends the first `len` bytes of lent space. Returns the space if they have to go by an
     /// ordinary call.
-    pub fn commit(self, len: usize) -> Option<Self> {
-        let is_sent = self.session().is_some_and(|session| {
+    pub fn commit(self, library: &Library, len: usize) -> Option<Self> {
+        let is_sent = self.session(library).is_some_and(|session| {
             let tx = lock(&session.tx);
-            let Some(local) = self.lender(session, tx.stream.as_ref()) else { return false };
+            let Some(local) = self.lender(&session, tx.stream.as_ref()) else { return false };
             if tx.phase != TxPhase::Ring {
                 return false;
             }
@@ -234,38 +234,37 @@ impl Lent {
             true
         });
         if !is_sent {
-            self.open();
+            self.open(library);
             return Some(self);
         }
-        if let Some(session) = self.session()
+        if let Some(session) = self.session(library)
             && session.local().is_some_and(|local| local.is_due.swap(false, Ordering::Relaxed))
         {
             session.measure(self.generation);
         }
-        self.end();
+        self.end(library);
         None
     }
 
     /// Ends the lending of space, of which nothing is sent.
-    pub fn forget(self) {
-        self.open();
-        self.end();
+    pub fn forget(self, library: &Library) {
+        self.open(library);
+        self.end(library);
     }
 
     /// Lets other calls of the process send again.
-    fn open(&self) {
-        if let Some(session) = self.session() {
+    fn open(&self, library: &Library) {
+        if let Some(session) = self.session(library) {
             let tx = lock(&session.tx);
-            if let Some(local) = self.lender(session, tx.stream.as_ref()) {
+            if let Some(local) = self.lender(&session, tx.stream.as_ref()) {
                 local.is_reserved.store(false, Ordering::Relaxed);
             }
         }
     }
 
-    fn session(&self) -> Option<&'static Session> {
-        let library = library();
+    fn session<'a>(&self, library: &'a Library) -> Option<OwnSession<'a>> {
         let is_here = library.process_number() == self.process;
-        library.engine().filter(|_| is_here)?.pool.session(self.slot)
+        library.session_in(self.slot).filter(|_| is_here)
     }
 
     /// Returns the session's state, if the session is the one that has lent the memory, on the same
@@ -276,10 +275,10 @@ impl Lent {
         session.local().filter(|_| is_it)
     }
 
-    fn end(self) {
+    fn end(self, library: &Library) {
         // A child of `fork` has not the mapping, so it must not take it down: there may be
         // something else at its place.
-        if library().process_number() != self.process {
+        if library.process_number() != self.process {
             core::mem::forget(self.stream);
         }
     }

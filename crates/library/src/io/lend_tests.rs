@@ -71,10 +71,10 @@ fn the_peer_sees_what_was_committed_and_no_more() {
     assert_eq!(space.pieces[0].len, 100);
     space.put(b"abcdef");
     assert!(matches!(loan(pair.fd(1), 1, 10), Lending::TimedOut), "nothing is committed");
-    assert!(space.lent.commit(4).is_none());
+    assert!(space.lent.commit(library(), 4).is_none());
     let loan = Memory::of(loan(pair.fd(1), 1, 10)).unwrap();
     assert_eq!(loan.bytes(), b"abcd");
-    assert!(loan.lent.give_back(3));
+    assert!(loan.lent.give_back(library(), 3));
     assert_eq!(read(pair.fd(1), &mut [0; 9]), Ok(1), "one byte was not used up");
 }
 
@@ -85,7 +85,7 @@ fn while_memory_is_lent_other_calls_find_no_bytes_and_no_room() {
     let bytes = Memory::of(loan(pair.fd(1), 1, 9)).unwrap();
     assert_eq!(read(pair.fd(1), &mut [0; 9]), Err(Errno::AGAIN));
     assert!(matches!(loan(pair.fd(1), 1, 9), Lending::Elsewhere));
-    assert!(bytes.lent.give_back(0));
+    assert!(bytes.lent.give_back(library(), 0));
     let mut buf = [0; 9];
     assert_eq!(read(pair.fd(1), &mut buf), Ok(3));
 
@@ -93,11 +93,11 @@ fn while_memory_is_lent_other_calls_find_no_bytes_and_no_room() {
     space.put(b"xyz");
     assert_eq!(write(pair.fd(0), b"abc"), Err(Errno::AGAIN));
     assert!(matches!(reserve(pair.fd(0), 1, 9), Lending::Elsewhere));
-    assert!(space.lent.commit(3).is_none());
+    assert!(space.lent.commit(library(), 3).is_none());
     assert_eq!(write(pair.fd(0), b"abc"), Ok(3));
     assert_eq!(read(pair.fd(1), &mut buf), Ok(6));
     assert_eq!(&buf[..6], b"xyzabc");
-    Memory::of(reserve(pair.fd(0), 1, 9)).unwrap().lent.forget();
+    Memory::of(reserve(pair.fd(0), 1, 9)).unwrap().lent.forget(library());
     assert_eq!(write(pair.fd(0), b"d"), Ok(1), "room that is forgotten is there again");
 }
 
@@ -129,10 +129,10 @@ fn memory_goes_on_at_the_beginning_of_the_ring() {
             }
         }
         had_two += usize::from(second.len > 0);
-        assert!(space.lent.commit(9000).is_none());
+        assert!(space.lent.commit(library(), 9000).is_none());
         let loan = Memory::of(loan(pair.fd(1), 9000, 9000)).unwrap();
         assert!(loan.bytes() == bytes);
-        assert!(loan.lent.give_back(9000));
+        assert!(loan.lent.give_back(library(), 9000));
         next = next.wrapping_add(7);
     }
     assert!(had_two > 3, "{had_two}");
@@ -147,11 +147,11 @@ fn a_session_that_goes_home_leaves_the_memory_and_waits_for_nobody() {
     library().go_home(pair.fd(0), ReasonT::Operation, true);
     space.put(b"ef");
     assert_eq!(bytes.bytes(), b"abcd");
-    let space = Memory { lent: space.lent.commit(2).unwrap(), pieces: space.pieces };
+    let space = Memory { lent: space.lent.commit(library(), 2).unwrap(), pieces: space.pieces };
     assert_eq!(space.bytes()[..2], *b"ef");
     assert_eq!(write(pair.fd(0), &space.bytes()[..2]), Ok(2));
-    space.lent.forget();
-    assert!(!bytes.lent.give_back(3), "three of the bytes come once more");
+    space.lent.forget(library());
+    assert!(!bytes.lent.give_back(library(), 3), "three of the bytes come once more");
     let (mut buf, mut got) = ([0; 9], 0);
     let limit = Deadline::after(Duration::from_secs(20));
     while got < 6 {
@@ -178,7 +178,7 @@ fn a_hostile_peer_changes_lent_bytes_at_most() {
     // Positions that are impossible: the reader's own is moved, too.
     const IN_HEAD: usize = 512 + 128;
     hostile.set(IN_HEAD, 1 << 40);
-    assert!(!bytes.lent.give_back(5));
+    assert!(!bytes.lent.give_back(library(), 5));
     hostile.set(512, 1 << 50);
     assert!(matches!(loan(pair.fd(0), 1, 9), Lending::Elsewhere | Lending::TimedOut));
     let _ = read(pair.fd(0), &mut [0; 9]);
@@ -194,10 +194,10 @@ fn a_hostile_peer_cannot_make_room_that_is_not_there() {
     assert!(space.pieces[0].len + space.pieces[1].len <= 64 << 10);
     // A position beyond all bytes that were written.
     hostile.set(128, 1 << 40);
-    assert!(space.lent.commit(1).is_none());
+    assert!(space.lent.commit(library(), 1).is_none());
     while let Some(space) = Memory::of(reserve(pair.fd(0), 1, 1 << 20)) {
         assert!(space.pieces[0].len + space.pieces[1].len <= 64 << 10);
-        assert!(space.lent.commit(60_000).is_none());
+        assert!(space.lent.commit(library(), 60_000).is_none());
     }
     let limit = Deadline::after(Duration::from_secs(20));
     while is_away(pair.fd(0)) {

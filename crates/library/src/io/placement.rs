@@ -6,6 +6,7 @@
 //! payload of a packet (`sojourn_pump`), and waiting (`io::sleep`).
 
 use crate::io::call_flags::Recv;
+use crate::process::library::OwnSession;
 use crate::remote::net::Net;
 use crate::session::Session;
 use crate::session::directions::{Receiver, RxPhase};
@@ -49,21 +50,23 @@ impl<'b> Room<'b> {
     }
 }
 
-impl Session {
+impl OwnSession<'_> {
     /// Takes in packets that have arrived, if this session's bytes come in packets and none are in
     /// `room` yet. Returns the number of bytes in `room` then.
     #[inline]
-    pub(crate) fn turn_for(&self, room: &Room<'_>) -> usize {
+    pub(crate) fn turn_for(self, room: &Room<'_>) -> usize {
         if self.is_delegated()
             && room.done() == 0
-            && let Some(net) = crate::process::library::library().net()
+            && let Some(net) = self.library.net()
             && let Ok(mut bytes) = room.bytes.try_borrow_mut()
         {
             room.done.set(net.turn_into(self, room.generation, &mut bytes));
         }
         room.done()
     }
+}
 
+impl Session {
     /// Returns true if the next bytes may be placed: the ring is empty, and no older bytes are to
     /// come.
     fn may_place(&self, rx: &Receiver, generation: Generation) -> bool {
@@ -76,8 +79,13 @@ impl Session {
 
 impl Net {
     /// Turns the pump once, with `room` for that session's bytes. Returns the number placed.
-    fn turn_into(&self, session: &Session, generation: Generation, room: &mut [u8]) -> usize {
-        let done = self.turn_now(|pump, may_wait, at| {
+    fn turn_into(
+        &self,
+        session: OwnSession<'_>,
+        generation: Generation,
+        room: &mut [u8],
+    ) -> usize {
+        let done = self.turn_now(session.library, |pump, may_wait, at| {
             // Elsewhere the session's lock is taken before the pump's, so this one must not wait
             // for it.
             let rx = session.rx.try_lock().ok().filter(|_| !room.is_empty());

@@ -12,8 +12,7 @@ use crate::io::call_flags::Recv;
 use crate::io::from_kernel::{FromKernel, PARTS_MAX};
 use crate::io::placement::Room;
 use crate::io::sleep::Waited;
-use crate::process::library::library;
-use crate::session::Session;
+use crate::process::library::OwnSession;
 use crate::session::directions::{Receiver, RxPhase};
 use crate::session::identity::Generation;
 use crate::session::received::{ReceiveTerms, Received};
@@ -74,10 +73,10 @@ impl NothingRead {
     }
 }
 
-impl Session {
+impl OwnSession<'_> {
     /// Receives. `None` means that the session is home and that the kernel serves this call.
     pub(crate) fn recv(
-        &self,
+        self,
         generation: Generation,
         bufs: &mut [IoSliceMut<'_>],
         how: Recv,
@@ -149,7 +148,7 @@ impl Session {
                 Received::Empty | Received::Owed => {
                     let room = Room::of(generation, bufs, got, how);
                     match self.wait_to_receive(&room, got > 0, &mut limit) {
-                        Ok(0) if !library().host().can_write(bufs) => Err(Errno::FAULT),
+                        Ok(0) if !self.library.host().can_write(bufs) => Err(Errno::FAULT),
                         Ok(len) => {
                             placed = len;
                             continue;
@@ -165,7 +164,7 @@ impl Session {
     /// Settles the session if it has ended with the bytes just received. That is rare, and the flag
     /// is cheaper to read than `settle` is to call.
     #[inline]
-    fn settle_if_over(&self) {
+    fn settle_if_over(self) {
         if self.is_over.load(Ordering::Relaxed) {
             self.settle();
         }
@@ -174,7 +173,7 @@ impl Session {
     /// Waits until there is something to look for. Returns the number of bytes that are in the
     /// call's room meanwhile. `has_some`: the call has received bytes before.
     fn wait_to_receive(
-        &self,
+        self,
         room: &Room<'_>,
         has_some: bool,
         limit: &mut ReceiveLimit,
@@ -190,7 +189,7 @@ impl Session {
 
     /// Waits for news of the peer's flush, of which `awaited` have come; returns false if the call
     /// has waited long enough.
-    fn await_flush(&self, may_wait: bool, awaited: &mut u32) -> bool {
+    fn await_flush(self, may_wait: bool, awaited: &mut u32) -> bool {
         if *awaited >= FLUSHES_MAX {
             return false;
         }
@@ -200,7 +199,7 @@ impl Session {
 
     /// Looks once, into the buffers beyond their first `skip` bytes.
     fn receive_step(
-        &self,
+        self,
         generation: Generation,
         bufs: &mut [IoSliceMut<'_>],
         skip: usize,
@@ -233,7 +232,7 @@ impl Session {
 
     #[inline]
     fn look(
-        &self,
+        self,
         rx: &mut Receiver,
         bufs: &mut [IoSliceMut<'_>],
         look: ReceiveTerms,
@@ -256,7 +255,7 @@ impl Session {
     /// Reads from the ring.
     #[inline]
     pub(super) fn read_ring(
-        &self,
+        self,
         rx: &mut Receiver,
         bufs: &mut [IoSliceMut<'_>],
         peek: bool,
@@ -282,7 +281,7 @@ impl Session {
     #[cold]
     #[inline(never)]
     fn look_further(
-        &self,
+        self,
         rx: &mut Receiver,
         bufs: &mut [IoSliceMut<'_>],
         look: ReceiveTerms,
@@ -313,7 +312,7 @@ impl Session {
 
     /// Looks while the direction is joined: the kernel's bytes come before those of the ring.
     fn look_in_kernel_first(
-        &self,
+        self,
         rx: &mut Receiver,
         stream: &Stream,
         bufs: &mut [IoSliceMut<'_>],
@@ -366,7 +365,7 @@ impl Session {
 
     /// Consents to the ring, once no thread of this process sits in the kernel for this session.
     /// Returns true if that is news.
-    pub(crate) fn consent(&self, stream: &Stream) -> bool {
+    pub(crate) fn consent(self, stream: &Stream) -> bool {
         let consents = !stream.has_consented() && self.users(Direction::Read) == 0;
         if consents {
             stream.consent();
@@ -378,7 +377,7 @@ impl Session {
     /// look finds it.
     #[inline]
     pub(super) fn read_ring_first(
-        &self,
+        self,
         rx: &mut Receiver,
         bufs: &mut [IoSliceMut<'_>],
         peek: bool,
@@ -395,7 +394,7 @@ impl Session {
     /// Looks at the ring; when it is empty and the kernel has reported an event, asks the kernel
     /// why.
     fn look_at_ring(
-        &self,
+        self,
         rx: &mut Receiver,
         stream: &Stream,
         bufs: &mut [IoSliceMut<'_>],

@@ -6,17 +6,17 @@
 
 use crate::io::from_kernel::FromKernel;
 use crate::io::receive::NothingRead;
-use crate::session::Session;
+use crate::process::library::OwnSession;
 use crate::session::directions::{Receiver, RxPhase};
 use crate::session::received::Received;
 use rustix::io::{Errno, IoSliceMut};
 use sojourn_session::ReasonT;
 use sojourn_stream::{Stop, Stream};
 
-impl Session {
+impl OwnSession<'_> {
     /// Looks while the direction is joined: all bytes come from the kernel until it is given up.
     pub(super) fn look_while_leaving(
-        &self,
+        self,
         rx: &mut Receiver,
         stream: &Stream,
         bufs: &mut [IoSliceMut<'_>],
@@ -48,7 +48,7 @@ impl Session {
 
     /// Looks at the ring, which alone has bytes now.
     pub(super) fn look_at_remote_ring(
-        &self,
+        self,
         rx: &mut Receiver,
         stream: &Stream,
         bufs: &mut [IoSliceMut<'_>],

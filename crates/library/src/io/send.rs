@@ -11,8 +11,7 @@ use crate::host::lock::lock;
 use crate::io::call_flags::Send;
 use crate::io::sleep::Waited;
 use crate::policy::measured::RINGS;
-use crate::process::library::library;
-use crate::session::Session;
+use crate::process::library::OwnSession;
 use crate::session::directions::{RxPhase, Sender, TxPhase, switch};
 use crate::session::identity::Generation;
 use crate::session::transport::Local;
@@ -63,10 +62,10 @@ enum Sent {
     Kernel,
 }
 
-impl Session {
+impl OwnSession<'_> {
     /// Sends. `None` means that the kernel serves this call.
     pub(crate) fn send(
-        &self,
+        self,
         generation: Generation,
         bufs: &[IoSlice<'_>],
         how: Send,
@@ -90,7 +89,7 @@ impl Session {
                     }
                     if sent < wanted && !may_wait && !self.turn(generation) && !self.is_leaving() {
                         if !self.leave_to_be_timed() {
-                            library().set_full(self);
+                            self.library.set_full(&self);
                             self.await_room();
                         }
                         return Some(Ok(sent));
@@ -105,7 +104,7 @@ impl Session {
                 Sent::Full => {
                     match self.wait_for_room(generation, &mut room, at_least, wanted - sent) {
                         Waited::TimedOut => Err(Errno::AGAIN),
-                        _ if !library().host().can_read(bufs) => Err(Errno::FAULT),
+                        _ if !self.library.host().can_read(bufs) => Err(Errno::FAULT),
                         Waited::Look => continue,
                         // signal(7): a call that has transferred bytes returns their number, and is
                         // not restarted.
@@ -120,7 +119,7 @@ impl Session {
 
     /// Has the session measured against the kernel if that is due. `local`: the state of a session
     /// of one host.
-    fn measure_if_due(&self, generation: Generation, local: Option<&Local>) {
+    fn measure_if_due(self, generation: Generation, local: Option<&Local>) {
         if let Some(local) = local
             && local.is_due.load(Ordering::Relaxed)
         {
@@ -132,7 +131,7 @@ impl Session {
     /// Ends a call that has sent `sent` bytes. Returns their number, and the program's next call
     /// sends the rest through the kernel; `None` means that the kernel serves this call.
     #[cold]
-    fn go_on_in_kernel(&self, generation: Generation, sent: usize) -> Option<Result<usize, Errno>> {
+    fn go_on_in_kernel(self, generation: Generation, sent: usize) -> Option<Result<usize, Errno>> {
         let is_reset = sent == 0 && self.send_is_reset(generation);
         self.settle();
         if is_reset {
@@ -145,7 +144,7 @@ impl Session {
     /// end its call. Of `left` bytes the next `at_least` must go in one piece.
     #[cold]
     pub(in crate::io) fn wait_for_room(
-        &self,
+        self,
         generation: Generation,
         room: &mut ForRoom,
         at_least: usize,
@@ -158,7 +157,7 @@ impl Session {
             return Waited::Look;
         }
         if !room.may_wait {
-            library().set_full(self);
+            self.library.set_full(&self);
             self.await_room();
             return Waited::TimedOut;
         }
@@ -182,19 +181,19 @@ impl Session {
     /// Returns true if a freeze, not want of room, has cut a write short: the rest goes to the
     /// kernel.
     #[cold]
-    pub(in crate::io) fn is_leaving(&self) -> bool {
+    pub(in crate::io) fn is_leaving(self) -> bool {
         self.stream().is_some_and(|stream| stream.is_frozen())
     }
 
     /// Counts the bytes that must go in one piece.
-    fn atomic_len(&self, wanted: usize) -> usize {
+    fn atomic_len(self, wanted: usize) -> usize {
         let is_whole = matches!(self.kind(), KindT::Pipe | KindT::Unix) && wanted <= PIPE_BUF;
         if is_whole { wanted } else { 0 }
     }
 
     /// Goes on in the ring's far part; returns false if there is none or it is in use already.
     #[cold]
-    fn turn(&self, generation: Generation) -> bool {
+    fn turn(self, generation: Generation) -> bool {
         let tx = lock(&self.tx);
         self.is_still(generation)
             && tx.phase == TxPhase::Ring
@@ -203,7 +202,7 @@ impl Session {
     }
 
     fn send_step(
-        &self,
+        self,
         generation: Generation,
         bufs: &[IoSlice<'_>],
         skip: usize,
@@ -232,7 +231,7 @@ impl Session {
 
     #[inline]
     fn put(
-        &self,
+        self,
         tx: &mut Sender,
         bufs: &[IoSlice<'_>],
         at_least: usize,
@@ -276,7 +275,7 @@ impl Session {
 
     /// Has the kernel acknowledge received bytes at once, as long as they come through the kernel.
     #[inline]
-    pub(in crate::io) fn acknowledge(&self, local: &Local) {
+    pub(in crate::io) fn acknowledge(self, local: &Local) {
         if local.acknowledges.load(Ordering::Relaxed) {
             self.acknowledge_now(local);
         }
@@ -287,7 +286,7 @@ impl Session {
     /// Nagle's algorithm (RFC 9293 section 3.7.4) holds its next small segment back until the
     /// delayed acknowledgement, 40 ms later.
     #[cold]
-    fn acknowledge_now(&self, local: &Local) {
+    fn acknowledge_now(self, local: &Local) {
         if lock(&self.rx).phase == RxPhase::Joined {
             kernel::acknowledge(self.number());
         } else {
@@ -297,7 +296,7 @@ impl Session {
 
     /// Goes on with a flush: the bytes sent before a return go first.
     #[cold]
-    fn after_flush(&self, tx: &mut Sender) -> Sent {
+    fn after_flush(self, tx: &mut Sender) -> Sent {
         // The event has become an error of the socket, which the flush leaves in place, or has
         // passed.
         self.tx_kernel_event.store(false, Ordering::SeqCst);
@@ -307,21 +306,21 @@ impl Session {
     /// Returns true if sends go to the ring, and switches to it if that is possible now. The caller
     /// does not hold the lock.
     #[inline]
-    pub(crate) fn sends(&self) -> bool {
+    pub(crate) fn sends(self) -> bool {
         self.tx_state.load(Ordering::Relaxed) == switch::RING || self.switch(&mut lock(&self.tx))
     }
 
     /// Returns true if the kernel's call may be made; called after
     /// [`crate::fds::entry::FdEntry::enter`].
     #[inline]
-    pub(crate) fn kernel_may_send(&self) -> bool {
+    pub(crate) fn kernel_may_send(self) -> bool {
         // SYNC: after `users`; pairs with the store in `switch`.
         self.tx_state.load(Ordering::SeqCst) == switch::KERNEL
     }
 
     /// Switches to the ring, if the conditions hold now; see the head of the file.
     #[cold]
-    pub(in crate::io) fn switch(&self, tx: &mut Sender) -> bool {
+    pub(in crate::io) fn switch(self, tx: &mut Sender) -> bool {
         let Some(stream) = &tx.stream else { return false };
         // The reader has not consented, or the session is on its way home.
         if tx.phase != TxPhase::Joined || stream.is_frozen() || !stream.has_consent() {
@@ -346,12 +345,12 @@ impl Session {
     }
 
     /// Switches without a write, for sessions that write seldom.
-    pub(crate) fn switch_now(&self) {
+    pub(crate) fn switch_now(self) {
         self.switch(&mut lock(&self.tx));
     }
 
     /// Returns true if the kernel says that nobody will read any more.
-    pub(in crate::io) fn peer_is_gone(&self) -> bool {
+    pub(in crate::io) fn peer_is_gone(self) -> bool {
         // Cleared before the look, so that an event during it is found by the next look.
         self.tx_kernel_event.store(false, Ordering::SeqCst);
         if self.local().is_none() {
@@ -365,7 +364,7 @@ impl Session {
 
     /// Sends from a file, straight into the ring. `None` means that the kernel serves this call.
     pub(crate) fn send_file(
-        &self,
+        self,
         generation: Generation,
         file: BorrowedFd<'_>,
         offset: Option<&mut u64>,
@@ -415,7 +414,7 @@ impl Session {
     }
 
     fn file_step(
-        &self,
+        self,
         generation: Generation,
         file: BorrowedFd<'_>,
         at: Option<u64>,

@@ -2,8 +2,7 @@
 
 use crate::host::kernel;
 use crate::io::call_flags::Send;
-use crate::process::library::library;
-use crate::session::Session;
+use crate::process::library::{OwnSession, library};
 use crate::session_fakes::{Pair, common_inbox, is_away, read, write};
 use core::sync::atomic::Ordering;
 use core::time::Duration;
@@ -117,13 +116,13 @@ fn an_answer_that_goes_to_the_ring_leaves_nothing_unacknowledged() {
     await_input(&pair, 1);
     assert_eq!(read(pair.fd(1), &mut [0; 8]), Ok(8));
     assert_eq!(write(pair.fd(1), b"answer"), Ok(6));
-    assert_eq!(library().session_of(pair.fd(1)).map(Session::sends), Some(true), "to the ring");
+    assert_eq!(library().session_of(pair.fd(1)).map(OwnSession::sends), Some(true), "to the ring");
     assert_eq!(unacknowledged(&pair, 0), 0);
     assert_eq!(sockopt::tcp_quickack(pair.ends[1].as_ref().unwrap()), was_quick);
     assert_eq!(read(pair.fd(0), &mut [0; 8]), Ok(6));
     // Now it may switch: no small segment waits in the kernel.
     assert_eq!(write(pair.fd(0), b"question"), Ok(8));
-    assert_eq!(library().session_of(pair.fd(0)).map(Session::sends), Some(true));
+    assert_eq!(library().session_of(pair.fd(0)).map(OwnSession::sends), Some(true));
     assert_eq!(read(pair.fd(1), &mut [0; 8]), Ok(8));
 }
 

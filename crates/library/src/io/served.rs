@@ -4,14 +4,13 @@
 //! Not here: the calls to the server (`remote::protocol_server`), readiness (`remote::served`),
 //! datagrams (`io::datagrams::served`).
 
-use crate::host::Interrupt;
+use crate::host::{Host, Interrupt};
 use crate::io::call_flags::{Recv, Send};
 use crate::io::receive::after_wait;
 use crate::io::sleep::Waited;
-use crate::process::library::library;
+use crate::process::library::OwnSession;
 use crate::remote::direct::Ended;
 use crate::remote::served::Asked;
-use crate::session::Session;
 use crate::session::identity::Generation;
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering;
@@ -20,11 +19,10 @@ use sojourn_session::ReasonT;
 use sojourn_shm::Deadline;
 
 /// Returns the end of a wait as calls have it, after handlers that were put off have run.
-pub(crate) fn waited(ended: Ended, until: Deadline) -> Waited {
+pub(crate) fn waited(host: &dyn Host, ended: Ended, until: Deadline) -> Waited {
     if ended == Ended::TimedOut {
         return Waited::TimedOut;
     }
-    let host = library().host();
     host.wait_begins();
     let interrupt = host.interrupt();
     host.wait_ends();
@@ -41,10 +39,10 @@ fn waited_until(interrupt: Interrupt, until: Deadline) -> Waited {
     }
 }
 
-impl Session {
-    /// Receives; the result is as that of [`Session::recv`].
+impl OwnSession<'_> {
+    /// Receives; the result is as that of [`OwnSession::recv`].
     pub(crate) fn recv_served(
-        &self,
+        self,
         generation: Generation,
         bufs: &mut [IoSliceMut<'_>],
         how: Recv,
@@ -68,7 +66,8 @@ impl Session {
                 Asked::Unknown => Err(self.is_cut()),
                 Asked::Answer(ControlFlow::Break(ended)) => {
                     // The server has looked once more before it ended the wait.
-                    match after_wait(waited(ended, until), got > 0, until, &mut is_last) {
+                    let waited = waited(self.library.host(), ended, until);
+                    match after_wait(waited, got > 0, until, &mut is_last) {
                         Some(error) => Err(error),
                         None => continue,
                     }
@@ -104,7 +103,7 @@ impl Session {
 
     /// Asks for bytes that are there.
     fn receive_now(
-        &self,
+        self,
         generation: Generation,
         bufs: &mut [IoSliceMut<'_>],
         got: usize,
@@ -118,7 +117,7 @@ impl Session {
     /// Asks for bytes, and waits for them in the server; if no connection is left for that, asks
     /// for those that are there.
     fn receive_waiting(
-        &self,
+        self,
         generation: Generation,
         bufs: &mut [IoSliceMut<'_>],
         got: usize,
@@ -140,9 +139,9 @@ impl Session {
         asked
     }
 
-    /// Sends; the result is as that of [`Session::send`].
+    /// Sends; the result is as that of [`OwnSession::send`].
     pub(crate) fn send_served(
-        &self,
+        self,
         generation: Generation,
         bufs: &[IoSlice<'_>],
         how: Send,
@@ -171,7 +170,7 @@ impl Session {
                     }
                 }
                 Asked::Refused(Errno::AGAIN) => {
-                    library().set_full(self);
+                    self.library.set_full(&self);
                     Err(Errno::AGAIN)
                 }
                 // The kernel knows best what a send returns then, and which signal comes with it.
@@ -187,11 +186,11 @@ impl Session {
     }
 
     /// Waits until the server has told of what is waited for: input, output.
-    pub(crate) fn wait_served(&self, input: bool, output: bool, deadline: Deadline) -> Waited {
+    pub(crate) fn wait_served(self, input: bool, output: bool, deadline: Deadline) -> Waited {
         // Read before the server is asked to ring: what it tells from then on ends the sleep.
         let said = self.service.news().load(Ordering::SeqCst);
         self.watch_by_service(input, output);
-        let host = library().host();
+        let host = self.library.host();
         host.wait_begins();
         let has_news = || self.service.news().load(Ordering::SeqCst) != said;
         let must_sleep =

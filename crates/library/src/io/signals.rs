@@ -8,7 +8,7 @@
 use crate::host::kernel;
 use crate::host::lock::lock;
 use crate::process::engine::Job;
-use crate::process::library::library;
+use crate::process::library::OwnSession;
 use crate::session::Session;
 use crate::session::directions::{Sender, TxPhase};
 use core::sync::atomic::Ordering;
@@ -44,6 +44,59 @@ pub(crate) fn flags_of(fd: i32) -> OFlags {
     kernel::at(fd).and_then(rustix::fs::fcntl_getfl).unwrap_or(OFlags::empty())
 }
 
+impl OwnSession<'_> {
+    /// Has a signal sent when there is room, because a call that does not wait has found too
+    /// little. The caller holds no lock of the session.
+    #[cold]
+    pub(crate) fn await_room(self) {
+        if !self.signals.is_on.load(Ordering::SeqCst) {
+            return;
+        }
+        let mut has_room = false;
+        {
+            let tx = lock(&self.tx);
+            self.signals.awaits_room.store(true, Ordering::SeqCst);
+            match (&tx.stream, tx.phase) {
+                (Some(stream), TxPhase::Ring) => {
+                    stream.hear_of_room(self.room_wanted(stream));
+                    has_room = self.has_room(stream);
+                }
+                // The end of the flush tells.
+                (_, TxPhase::Flushing) => {}
+                _ => self.tell_room(),
+            }
+        }
+        if has_room && let Some(place) = self.place() {
+            place.inbox.post_attention(place.slot);
+        }
+    }
+
+    /// Ends the signals of a session whose last descriptor is about to be closed: what goes into
+    /// the kernel on the way home is not news. Another process that has the descriptor keeps them.
+    pub(crate) fn end_signals(self) {
+        if !self.signals.is_on.load(Ordering::SeqCst)
+            || lock(&self.facts).epoch != self.library.fork_epoch.load(Ordering::SeqCst)
+        {
+            return;
+        }
+        self.signals.awaits_room.store(false, Ordering::SeqCst);
+        if let Ok(fd) = kernel::at(self.number()) {
+            let _ = rustix::fs::fcntl_setfl(fd, flags_of(self.number()).difference(ASYNC));
+        }
+    }
+
+    /// Has a signal sent if one about room is owed, because sends go to the kernel from now on,
+    /// which knows of no send that found no room.
+    pub(crate) fn tell_room(self) {
+        if self.signals.awaits_room.swap(false, Ordering::SeqCst)
+            && let Some(entry) = self.library.table.known(self.number())
+        {
+            let version = entry.version.load(Ordering::SeqCst);
+            self.library.push(Job::RoomCame { fd: self.number(), version });
+        }
+    }
+}
+
 impl Session {
     /// Returns true if the library sends signals for a session of this kind: one within this host
     /// that is in this process.
@@ -66,32 +119,6 @@ impl Session {
             stream.hear_arrivals(is_wanted);
         }
         true
-    }
-
-    /// Has a signal sent when there is room, because a call that does not wait has found too
-    /// little. The caller holds no lock of the session.
-    #[cold]
-    pub(crate) fn await_room(&self) {
-        if !self.signals.is_on.load(Ordering::SeqCst) {
-            return;
-        }
-        let mut has_room = false;
-        {
-            let tx = lock(&self.tx);
-            self.signals.awaits_room.store(true, Ordering::SeqCst);
-            match (&tx.stream, tx.phase) {
-                (Some(stream), TxPhase::Ring) => {
-                    stream.hear_of_room(self.room_wanted(stream));
-                    has_room = self.has_room(stream);
-                }
-                // The end of the flush tells.
-                (_, TxPhase::Flushing) => {}
-                _ => self.tell_room(),
-            }
-        }
-        if has_room && let Some(place) = self.place() {
-            place.inbox.post_attention(place.slot);
-        }
     }
 
     fn has_room(&self, stream: &Stream) -> bool {
@@ -121,31 +148,6 @@ impl Session {
             self.signals.awaits_room.store(false, Ordering::SeqCst);
         }
         has_room
-    }
-
-    /// Ends the signals of a session whose last descriptor is about to be closed: what goes into
-    /// the kernel on the way home is not news. Another process that has the descriptor keeps them.
-    pub(crate) fn end_signals(&self) {
-        if !self.signals.is_on.load(Ordering::SeqCst)
-            || lock(&self.facts).epoch != library().fork_epoch.load(Ordering::SeqCst)
-        {
-            return;
-        }
-        self.signals.awaits_room.store(false, Ordering::SeqCst);
-        if let Ok(fd) = kernel::at(self.number()) {
-            let _ = rustix::fs::fcntl_setfl(fd, flags_of(self.number()).difference(ASYNC));
-        }
-    }
-
-    /// Has a signal sent if one about room is owed, because sends go to the kernel from now on,
-    /// which knows of no send that found no room.
-    pub(crate) fn tell_room(&self) {
-        if self.signals.awaits_room.swap(false, Ordering::SeqCst)
-            && let Some(entry) = library().table.known(self.number())
-        {
-            let version = entry.version.load(Ordering::SeqCst);
-            library().push(Job::RoomCame { fd: self.number(), version });
-        }
     }
 }
 

@@ -4,16 +4,16 @@
 //! not sleep in the kernel as well. Not here: waiting for several descriptors (`ready::set_wait`,
 //! `ready::poll`). Read `docs/understand/streams.md`, "Waiting".
 
-use crate::host::Interrupt;
+use crate::host::{Host, Interrupt};
 use crate::host::epoll::bit;
 use crate::host::lock::lock;
 use crate::io::placement::Room;
-use crate::process::library::library;
+use crate::process::library::OwnSession;
 use crate::session::directions::{RxPhase, TxPhase, switch};
 use crate::session::transport::Transport;
-use crate::session::{Session, worth_waking_for};
+use crate::session::worth_waking_for;
 use core::cell::Cell;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::Ordering;
 use core::time::Duration;
 use sojourn_shm::Deadline;
 use sojourn_shm::futex::Woken;
@@ -67,33 +67,33 @@ fn is_readable(phase: RxPhase, transport: Transport<'_>, stream: &Stream, until:
     }
 }
 
-impl Session {
+impl OwnSession<'_> {
     /// Sends home a session of one host that has no room, if the program has limited the time for
     /// which that may last (`TCP_USER_TIMEOUT`): the kernel ends the connection when it is over.
     /// Returns true if the session was away.
     #[cold]
-    pub(in crate::io) fn leave_to_be_timed(&self) -> bool {
+    pub(in crate::io) fn leave_to_be_timed(self) -> bool {
         let is_timed = self.has_user_timeout.load(Ordering::Relaxed)
             && self.local().is_some()
             && self.tx_state.load(Ordering::SeqCst) == switch::RING
             && !self.is_leaving();
         if is_timed {
-            library().go_home_with_control(self.number());
+            self.library.go_home_with_control(self.number());
         }
         is_timed
     }
 
     /// Waits until a look at the receiving side may find something, or bytes are in `room`.
-    pub(crate) fn wait_readable(&self, deadline: Deadline, room: &Room<'_>) -> Waited {
+    pub(crate) fn wait_readable(self, deadline: Deadline, room: &Room<'_>) -> Waited {
         self.wait_until(Until::Switch, deadline, room)
     }
 
-    /// Waits as [`Session::wait_readable`] does, for a call that receives nothing.
-    pub(crate) fn wait_for_bytes(&self, deadline: Deadline) -> Waited {
+    /// Waits as [`OwnSession::wait_readable`] does, for a call that receives nothing.
+    pub(crate) fn wait_for_bytes(self, deadline: Deadline) -> Waited {
         self.wait_until(Until::Bytes, deadline, &Room::none())
     }
 
-    fn wait_until(&self, until: Until, deadline: Deadline, room: &Room<'_>) -> Waited {
+    fn wait_until(self, until: Until, deadline: Deadline, room: &Room<'_>) -> Waited {
         let Some(stream) = self.stream() else { return Waited::Look };
         let (phase, datagrams) = {
             let rx = lock(&self.rx);
@@ -101,7 +101,9 @@ impl Session {
         };
         let transport = self.transport();
         let is_lent = self.local().is_some_and(|local| local.has_lent(&stream));
+        let host = self.library.host();
         let wait = Wait {
+            host,
             deadline,
             piece: match phase {
                 RxPhase::Residue(_) if stream.peer_flushed().is_some() => Some(UNDER_WAY),
@@ -125,7 +127,11 @@ impl Session {
                     }
             },
             announce: &|| stream.announce_reader(Bell::OnFutex),
-            sleep: &|said, limit| stream.sleep_reader(said, limit, futex_wait),
+            sleep: &|said, limit| {
+                stream.sleep_reader(said, limit, |word, said, limit| {
+                    host.futex_wait(word, said, limit)
+                })
+            },
             packets: self
                 .is_delegated()
                 .then_some(AwaitedPackets { session: self, events: bit::IN }),
@@ -139,7 +145,7 @@ impl Session {
     /// Waits until there is room for `at_least` bytes, which must go in one piece, and for as many
     /// of `wanted` as [`worth_waking_for`] says.
     pub(crate) fn wait_writable(
-        &self,
+        self,
         deadline: Deadline,
         at_least: usize,
         wanted: usize,
@@ -148,7 +154,9 @@ impl Session {
         let room = wanted.min(worth_waking_for(&stream)).max(at_least).max(1);
         let phase = lock(&self.tx).phase;
         let is_reserved = || self.local().is_some_and(|local| local.has_reserved(&stream));
+        let host = self.library.host();
         let wait = Wait {
+            host,
             deadline,
             // While a flush goes on the sleep is short: a Unix peer that shuts down its reading
             // side makes no room in the kernel, and only a send finds that out.
@@ -168,7 +176,11 @@ impl Session {
                     }
             },
             announce: &|| stream.announce_writer(Bell::OnFutex, room),
-            sleep: &|said, limit| stream.sleep_writer(said, limit, futex_wait),
+            sleep: &|said, limit| {
+                stream.sleep_writer(said, limit, |word, said, limit| {
+                    host.futex_wait(word, said, limit)
+                })
+            },
             packets: self
                 .is_delegated()
                 .then_some(AwaitedPackets { session: self, events: bit::OUT }),
@@ -182,18 +194,14 @@ impl Session {
 
 /// The wait of a session for something that comes in packets.
 struct AwaitedPackets<'a> {
-    session: &'a Session,
+    session: OwnSession<'a>,
     /// The direction, as the event that ends the wait.
     events: u32,
 }
 
-/// Waits on a futex, in which handlers of the program may run.
-fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Woken {
-    library().host().futex_wait(word, expected, timeout)
-}
-
 /// The parameters of one wait.
 struct Wait<'a> {
+    host: &'a dyn Host,
     deadline: Deadline,
     /// The longest single sleep; `None`: until the bell rings.
     piece: Option<Duration>,
@@ -222,7 +230,7 @@ impl Wait<'_> {
     }
 
     fn run<'p>(&self, policy: impl FnOnce() -> MutexGuard<'p, Policy>) -> Waited {
-        let host = library().host();
+        let host = self.host;
         // Before the lock is taken: handlers that were put off run now.
         host.wait_begins();
         let mut policy = policy();

@@ -11,7 +11,7 @@ use crate::io::signals::flags_of;
 use crate::moves::flush::Rest;
 use crate::process::deferred::NotifyWhen;
 use crate::process::engine::{Engine, Job};
-use crate::process::library::{FoundSession, Library, library};
+use crate::process::library::{FoundSession, Library, OwnSession};
 use crate::session::Session;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
@@ -207,7 +207,7 @@ impl Library {
         }
         if entry.has(mark::OFFERED) {
             entry.unmark(mark::OFFERED);
-            library().push(Job::Withdraw { fd });
+            self.push(Job::Withdraw { fd });
         }
     }
 
@@ -319,12 +319,12 @@ impl Library {
 
     /// Returns true if `fd` is a UDP socket that is away.
     pub fn is_datagram(&self, fd: i32) -> bool {
-        self.session_of(fd).is_some_and(Session::is_udp)
+        self.session_of(fd).is_some_and(|session| session.is_udp())
     }
 
     /// Counts the bytes that `SIOCOUTQ` must add to the kernel's count.
     pub fn output_queue(&self, fd: i32) -> Option<usize> {
-        self.session_of(fd).map(Session::output_queue)
+        self.session_of(fd).map(|session| session.output_queue())
     }
 
     /// Ends a number's part in a session or an offer.
@@ -406,14 +406,16 @@ fn pipe_at(fd: i32) -> Option<PipeInode> {
     is_pipe.then_some(PipeInode { device: found.st_dev, inode: Inode(found.st_ino) })
 }
 
-impl Session {
+impl OwnSession<'_> {
     /// Counts the calls of this process that sit in the kernel on any of the session's numbers.
-    pub(crate) fn users(&self, way: Direction) -> u32 {
+    pub(crate) fn users(self, way: Direction) -> u32 {
         let facts = lock(&self.facts);
-        let table = &library().table;
+        let table = &self.library.table;
         facts.numbers.iter().filter_map(|fd| table.known(*fd)).map(|entry| entry.users(way)).sum()
     }
+}
 
+impl Session {
     pub(crate) fn learn_flags(&self, fd: i32) {
         let is_set = flags_of(fd).contains(rustix::fs::OFlags::NONBLOCK);
         self.is_nonblocking.store(is_set, Ordering::SeqCst);

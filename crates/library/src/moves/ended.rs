@@ -8,7 +8,7 @@
 
 use crate::host::kernel;
 use crate::host::lock::lock;
-use crate::process::library::Library;
+use crate::process::library::{Library, OwnSession};
 use crate::session::Session;
 use crate::session::directions::{RxPhase, TxPhase};
 use crate::session::identity::Generation;
@@ -33,7 +33,7 @@ impl Library {
     }
 
     /// Returns the session of `fd`, if it is one within the host whose other end is closed.
-    fn ended_session(&self, fd: i32) -> Option<&Session> {
+    fn ended_session(&self, fd: i32) -> Option<OwnSession<'_>> {
         let session = self.session_of(fd)?;
         if session.kind() == KindT::Pipe || session.local().is_none() {
             return None;

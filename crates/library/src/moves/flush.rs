@@ -18,10 +18,9 @@ use crate::host::lock::lock;
 use crate::host::tcp_counts;
 use crate::process::deferred::NotifyWhen;
 use crate::process::engine::Job;
-use crate::process::library::library;
+use crate::process::library::OwnSession;
 use crate::process::patience::{ROOM_MOST, Waits};
 use crate::process::stillness::Stillness;
-use crate::session::Session;
 use crate::session::directions::{Receiver, Sender, TxPhase, switch};
 use core::sync::atomic::Ordering;
 use core::time::Duration;
@@ -29,7 +28,7 @@ use rustix::event::PollFlags;
 use rustix::io::Errno;
 use sojourn_session::{KindT, ReasonT};
 use sojourn_shm::Deadline;
-use sojourn_shm::deadline::now_ns;
+use sojourn_shm::deadline::{now_ns, since};
 use sojourn_stream::Stream;
 
 /// How long a flush waits for a full kernel before the rest stays in the ring.
@@ -86,11 +85,11 @@ struct Pushed {
     is_short: bool,
 }
 
-impl Session {
+impl OwnSession<'_> {
     /// Writes to the kernel what the peer has not read, and ends the sending direction, at once or
     /// when the rest has followed. `peer_died`: the peer died before the freeze.
     pub(crate) fn flush(
-        &self,
+        self,
         tx: &mut Sender,
         rx: &mut Receiver,
         stream: &Stream,
@@ -136,7 +135,7 @@ impl Session {
 
     /// Has the peer tell flushed bytes from those that its kernel had before. Of TCP's, part can be
     /// on its way when it looks; of the other kinds all have arrived.
-    fn note_sent(&self, stream: &Stream, owed: usize) {
+    fn note_sent(self, stream: &Stream, owed: usize) {
         if owed > 0
             && self.kind() == KindT::Tcp
             && self.local().is_some()
@@ -149,7 +148,7 @@ impl Session {
     /// Writes to the kernel from the leftover's byte `done` on, when nothing can follow later:
     /// waits for room, and makes some.
     fn push_with_room(
-        &self,
+        self,
         stream: &Stream,
         done: usize,
         owed: usize,
@@ -161,10 +160,10 @@ impl Session {
         if is_remote {
             return self.push_to_other_host(stream, done, owed);
         }
-        let deadline = library().patience.until(STAY_LIMIT).min(terms.waits.room);
+        let deadline = self.library.patience.until(STAY_LIMIT).min(terms.waits.room);
         let begun = now_ns();
         let pushed = self.push_leftover(stream, done, owed, deadline);
-        library().patience.waited_since(begun);
+        self.library.patience.waited_since(begun);
         if !pushed.is_short || is_last {
             return pushed;
         }
@@ -176,8 +175,8 @@ impl Session {
 
     /// Does so for a session with another host, which is lost where the wait is in vain. So it
     /// lasts as long as the peer takes something, and no terms of the return make it shorter.
-    fn push_to_other_host(&self, stream: &Stream, done: usize, owed: usize) -> Pushed {
-        let (begun, most) = (now_ns(), library().room_patience.until(ROOM_MOST));
+    fn push_to_other_host(self, stream: &Stream, done: usize, owed: usize) -> Pushed {
+        let (begun, most) = (now_ns(), self.library.room_patience.until(ROOM_MOST));
         // The kernel has room for more only when the peer has taken a good part of what it has.
         let taken = |done: usize| {
             let waiting = kernel::at(self.number()).and_then(kernel::unsent).unwrap_or(0);
@@ -191,21 +190,20 @@ impl Session {
             is_reset |= pushed.is_reset;
             let until = Deadline::after(REMOTE_SLICE);
             pushed = self.push_leftover(stream, pushed.done, owed, until);
-            let now = now_ns();
-            still.looked(Duration::from_nanos(now.saturating_sub(looked)));
-            looked = now;
+            still.looked(since(looked));
+            looked = now_ns();
             let after = taken(pushed.done);
             if core::mem::replace(&mut before, after) < after {
                 still.moved();
             }
         }
-        library().room_patience.waited_since(begun);
+        self.library.room_patience.waited_since(begun);
         Pushed { is_reset: is_reset | pushed.is_reset, ..pushed }
     }
 
     /// Resets the connection with another host whose bytes nobody can send any more: no library
     /// takes the rest from the ring there, and an end without them would pass for the right one.
-    fn abort(&self, rx: &mut Receiver) {
+    fn abort(self, rx: &mut Receiver) {
         rx.is_reset = true;
         if let Ok(fd) = kernel::at(self.number()) {
             let _ = rustix::net::connect_unspec(fd);
@@ -213,7 +211,7 @@ impl Session {
     }
 
     /// Ends the sending direction: sends go to the kernel.
-    pub(crate) fn end_sending(&self, tx: &mut Sender) {
+    pub(crate) fn end_sending(self, tx: &mut Sender) {
         tx.phase = TxPhase::Home;
         tx.stream = None;
         tx.flushed = 0;
@@ -224,7 +222,7 @@ impl Session {
 
     /// Goes on with a flush that was cut short. Returns true if nothing is left of it; then
     /// `settle` is due.
-    pub(crate) fn flush_on(&self, tx: &mut Sender) -> bool {
+    pub(crate) fn flush_on(self, tx: &mut Sender) -> bool {
         let Some(stream) = tx.stream.clone().filter(|_| tx.phase == TxPhase::Flushing) else {
             return true;
         };
@@ -248,7 +246,7 @@ impl Session {
     }
 
     /// Goes on with a flush because the kernel may have room; called by the protocol thread.
-    pub(crate) fn room_came(&self) {
+    pub(crate) fn room_came(self) {
         let is_over = self.flush_on(&mut lock(&self.tx));
         if is_over {
             self.settle();
@@ -257,7 +255,7 @@ impl Session {
 
     /// Writes to the kernel from the leftover's byte `done` on.
     fn push_leftover(
-        &self,
+        self,
         stream: &Stream,
         mut done: usize,
         owed: usize,
@@ -280,7 +278,7 @@ impl Session {
             let most = if is_socket { usize::MAX } else { kernel::PAGE };
             let parts = stream.own_leftover_at(done, most);
             let send = || kernel::send_from(self.number(), self.kind(), parts);
-            match if is_socket { send() } else { library().without_sigpipe(send) } {
+            match if is_socket { send() } else { self.library.without_sigpipe(send) } {
                 Ok(0) => break,
                 Ok(sent) => done += sent,
                 Err(Errno::INTR) => {}
@@ -306,7 +304,7 @@ impl Session {
     }
 
     /// Has the protocol thread go on with the flush.
-    pub(crate) fn continue_in_protocol_thread(&self) {
-        library().push(Job::Flush { slot: self.slot() });
+    pub(crate) fn continue_in_protocol_thread(self) {
+        self.library.push(Job::Flush { slot: self.slot() });
     }
 }

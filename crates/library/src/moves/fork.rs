@@ -112,7 +112,7 @@ impl Engine {
         let asked = self.asked();
         // One deadline for all: children must not wait for each of several dead peers in turn.
         let until = library.patience.until(PASS_LIMIT);
-        let wanted: Vec<_> = asked.sessions().filter_map(|slot| self.pool.session(slot)).collect();
+        let wanted: Vec<_> = asked.sessions().filter_map(|slot| library.session_in(slot)).collect();
         for session in &wanted {
             session.leave_within(ReturnTerms {
                 reason: ReasonT::Fork,

@@ -7,18 +7,17 @@
 use crate::host::kernel;
 use crate::moves::flush::ReturnTerms;
 use crate::process::deferred::NotifyWhen;
-use crate::process::library::library;
-use crate::session::Session;
+use crate::process::library::{Library, OwnSession};
 use crate::session::directions::{Receiver, Residue, RxPhase, Sender, TxPhase};
 use crate::session::transport::Transport;
 use sojourn_session::ReasonT;
 use sojourn_stream::Stream;
 use std::sync::Arc;
 
-impl Session {
+impl OwnSession<'_> {
     /// Freezes the stream, and gives the kernel what is the kernel's. The caller holds both locks.
     pub(super) fn freeze(
-        &self,
+        self,
         tx: &mut Sender,
         rx: &mut Receiver,
         stream: &Arc<Stream>,
@@ -36,7 +35,7 @@ impl Session {
     /// Freezes the stream with a peer on this host: either side gives the kernel what the other one
     /// has not read.
     fn freeze_local(
-        &self,
+        self,
         tx: &mut Sender,
         rx: &mut Receiver,
         stream: &Arc<Stream>,
@@ -62,7 +61,7 @@ impl Session {
         // A peer that froze the stream itself, and to which nothing is owed, needs no notification.
         if !was_frozen || stream.own_leftover() != Ok(0) || owed > 0 {
             let waits = was_frozen || owed > 0;
-            tell_peer(stream, if waits { NotifyWhen::Now } else { terms.when });
+            tell_peer(self.library, stream, if waits { NotifyWhen::Now } else { terms.when });
         }
         if !was_flushing {
             self.report_return(tx, stream, terms);
@@ -90,7 +89,7 @@ impl Session {
     /// Freezes the stream with the carrier, or with the engine in this process, and returns when
     /// the kernel has the session.
     fn freeze_remote(
-        &self,
+        self,
         tx: &mut Sender,
         rx: &mut Receiver,
         stream: &Arc<Stream>,
@@ -118,7 +117,7 @@ impl Session {
             self.end_sending(tx);
         }
         let waits = was_frozen || owed_by_peer(rx) > 0;
-        tell_peer(stream, if waits { NotifyWhen::Now } else { terms.when });
+        tell_peer(self.library, stream, if waits { NotifyWhen::Now } else { terms.when });
         if !was_flushing {
             self.report_return(tx, stream, terms);
         }
@@ -128,8 +127,8 @@ impl Session {
     /// Reports the return to the server, and has the protocol thread go on with a flush that was
     /// cut short. The receiving direction is not finished yet: after that another thread may detach
     /// the session.
-    fn report_return(&self, tx: &Sender, stream: &Arc<Stream>, terms: &ReturnTerms) {
-        library().count_return(self, stream, terms.reason, terms.when);
+    fn report_return(self, tx: &Sender, stream: &Arc<Stream>, terms: &ReturnTerms) {
+        self.library.count_return(&self, stream, terms.reason, terms.when);
         if tx.phase == TxPhase::Flushing {
             self.continue_in_protocol_thread();
         }
@@ -137,7 +136,7 @@ impl Session {
 
     /// Gives the kernel the bytes of the frozen stream that the peer has not read.
     fn flush_frozen(
-        &self,
+        self,
         tx: &mut Sender,
         rx: &mut Receiver,
         stream: &Stream,
@@ -159,8 +158,8 @@ fn owed_by_peer(rx: &Receiver) -> usize {
     rx.stream.as_ref().map_or(0, |stream| stream.peer_leftover().unwrap_or(0))
 }
 
-fn tell_peer(stream: &Arc<Stream>, when: NotifyWhen) {
-    if let Some(engine) = library().engine() {
+fn tell_peer(library: &Library, stream: &Arc<Stream>, when: NotifyWhen) {
+    if let Some(engine) = library.engine() {
         engine.tell_peer(stream, when);
     }
 }

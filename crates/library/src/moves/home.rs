@@ -9,7 +9,7 @@ use crate::host::kernel;
 use crate::host::lock::lock;
 use crate::moves::flush::{Rest, ReturnTerms};
 use crate::process::deferred::NotifyWhen;
-use crate::process::library::{FoundSession, Library, library};
+use crate::process::library::{FoundSession, Library, OwnSession};
 use crate::process::patience::{PASS_LIMIT, Waits};
 use crate::session::Session;
 use crate::session::directions::{Receiver, RxPhase, TxPhase};
@@ -34,10 +34,10 @@ const EXIT_LIMIT: Duration = Duration::from_millis(300);
 /// Pause between two looks after a peer that owes bytes, while a thread waits for them.
 const OWED_SLICE: Duration = Duration::from_millis(20);
 
-impl Session {
+impl OwnSession<'_> {
     /// Sends the session home. With `pass_on` another holder may use the descriptor next: then this
     /// returns when the kernel has what the peer had sent, or as much of it as there is room for.
-    pub(crate) fn leave(&self, reason: ReasonT, pass_on: bool) {
+    pub(crate) fn leave(self, reason: ReasonT, pass_on: bool) {
         // The peer, or the kernel, has woken the protocol thread as well. So this call, which was
         // only the first to find the freeze and may be about to hear of the end, wakes nobody.
         let is_told = reason == ReasonT::PeerLeft && self.local().is_some();
@@ -47,7 +47,7 @@ impl Session {
             reason,
             rest: Rest::of(reason, pass_on),
             waits: match pass_on {
-                true => Waits::until(library().patience.until(PASS_LIMIT)),
+                true => Waits::until(self.library.patience.until(PASS_LIMIT)),
                 false => Waits::NOT,
             },
             when: if is_told { NotifyWhen::Deferred } else { NotifyWhen::Now },
@@ -61,7 +61,7 @@ impl Session {
     /// longer hears of it, but such a process may have lost only the server: then the peer still
     /// puts owed bytes into the kernel, and reads there what it has not read. If the process has
     /// ended, the process table or the kernel's descriptor says so.
-    pub(crate) fn recalled(&self, reason: ReasonT) {
+    pub(crate) fn recalled(self, reason: ReasonT) {
         let is_doubtful = reason == ReasonT::PeerDied && self.local().is_some();
         let lives = is_doubtful && !self.peer_process_is_gone() && !self.kernel_has_ended();
         let reason = if lives { ReasonT::PeerLeft } else { reason };
@@ -70,11 +70,11 @@ impl Session {
     }
 
     /// Sends the session home on these terms.
-    pub(crate) fn leave_within(&self, terms: ReturnTerms) {
-        library().with_stack(|| self.leave_here(&terms));
+    pub(crate) fn leave_within(self, terms: ReturnTerms) {
+        self.library.with_stack(|| self.leave_here(&terms));
     }
 
-    fn leave_here(&self, terms: &ReturnTerms) {
+    fn leave_here(self, terms: &ReturnTerms) {
         if self.service.is_any() {
             return self.leave_service();
         }
@@ -104,7 +104,7 @@ impl Session {
     }
 
     /// Waits until the kernel has what the peer had sent, or as much of it as there is room for.
-    pub(crate) fn await_rest(&self, stream: &Stream, until: Deadline) {
+    pub(crate) fn await_rest(self, stream: &Stream, until: Deadline) {
         if !until.is_over() {
             self.attend_other_end();
         }
@@ -113,6 +113,105 @@ impl Session {
         self.settle();
     }
 
+    /// Lets go of a session that `finish` has ended. The caller holds no lock of the session: the
+    /// locks of epoll sets come first.
+    pub(crate) fn settle(self) {
+        // SYNC: full order with `end_sending`: the direction that is over last comes here after
+        // that.
+        if !self.is_flushing.load(Ordering::SeqCst) && self.is_over.swap(false, Ordering::SeqCst) {
+            self.library.detach(&self);
+        }
+    }
+
+    /// Waits until the peer has put the owed bytes into the kernel, or as many as there is room
+    /// for, or has died.
+    fn await_residue(self, stream: &Stream, deadline: Deadline) {
+        let begun = now_ns();
+        let has_said = || stream.peer_flushed().is_some() || stream.peer_flushing().is_some();
+        while self.is_owed(stream) && !has_said() && !deadline.is_over() && !self.peer_is_dead() {
+            let said = stream.announce_reader(sojourn_stream::Bell::OnFutex);
+            if !has_said() {
+                stream.sleep_reader(said, Some(OWED_SLICE), sojourn_shm::futex::wait);
+            }
+            stream.withdraw_reader();
+        }
+        self.library.patience.waited_since(begun);
+    }
+
+    /// Follows the peer, which asked for attention: it has frozen the stream, or has flushed what
+    /// it owed.
+    pub(crate) fn attend(self) {
+        let Some(stream) = self.stream() else { return };
+        if !stream.is_frozen() {
+            if self.local().is_none() {
+                self.hand_over(&stream);
+            }
+            return;
+        }
+        self.leave(ReasonT::PeerLeft, false);
+        self.is_owed(&stream);
+        self.settle();
+    }
+
+    /// Ends the protocol thread's watch on the descriptor.
+    pub(crate) fn unwatch(self) {
+        if let Some(kit) = self.library.engine().and_then(|engine| engine.own.kit())
+            && let Ok(fd) = kernel::at(self.number())
+        {
+            let _ = rustix::event::epoll::delete(&kit.watched, fd);
+        }
+    }
+
+    /// Goes home before the last descriptor is closed. Unread bytes make the kernel's close a
+    /// reset, as they would without the library. Notifications are deferred ([`Library::ended`]).
+    pub(crate) fn close(self) {
+        if self.service.is_any() {
+            return self.close_service();
+        }
+        self.end_signals();
+        let unread = self.input_queue();
+        let stream = self.stream();
+        if let Some(stream) = &stream {
+            stream.will_end();
+        }
+        // First, because it wakes the peer's calls.
+        self.leave_within(ReturnTerms {
+            reason: ReasonT::Closed,
+            rest: Rest::Ends,
+            waits: Waits::NOT,
+            when: NotifyWhen::Deferred,
+        });
+        // This thread does it: if the protocol thread were in a call on the descriptor, the
+        // connection would not have ended when the program's close returns.
+        self.unwatch();
+        if unread > 0
+            && self.kind() == KindT::Unix
+            && let Some(stream) = stream
+        {
+            // A Unix socket is closed with the unread bytes in its queue, so that the peer sees a
+            // reset (`unix_release_sock`).
+            self.await_residue(&stream, self.library.patience.until(UNREAD_LIMIT));
+        }
+        if unread > 0
+            && self.kind() == KindT::Tcp
+            && let Ok(fd) = kernel::at(self.number())
+        {
+            // A linger time of zero makes the close of a TCP socket a reset (`tcp_disconnect` in
+            // `__tcp_close`), as RFC 9293 section 3.6.1 asks for where bytes are unread.
+            let _ = rustix::net::sockopt::set_socket_linger(fd, Some(Duration::ZERO));
+        }
+        {
+            let mut rx = lock(&self.rx);
+            if rx.phase != RxPhase::Home {
+                rx.is_reset = false;
+                self.finish(&mut rx);
+            }
+        }
+        self.settle();
+    }
+}
+
+impl Session {
     /// Ends the receiving direction, to which nothing is owed any more: the descriptor is an
     /// ordinary one again. A reset that the program must see keeps the session until it is
     /// reported.
@@ -125,31 +224,6 @@ impl Session {
         rx.stream = None;
         rx.peeked.forget();
         self.is_over.store(true, Ordering::SeqCst);
-    }
-
-    /// Lets go of a session that `finish` has ended. The caller holds no lock of the session: the
-    /// locks of epoll sets come first.
-    pub(crate) fn settle(&self) {
-        // SYNC: full order with `end_sending`: the direction that is over last comes here after
-        // that.
-        if !self.is_flushing.load(Ordering::SeqCst) && self.is_over.swap(false, Ordering::SeqCst) {
-            library().detach(self);
-        }
-    }
-
-    /// Waits until the peer has put the owed bytes into the kernel, or as many as there is room
-    /// for, or has died.
-    fn await_residue(&self, stream: &Stream, deadline: Deadline) {
-        let begun = now_ns();
-        let has_said = || stream.peer_flushed().is_some() || stream.peer_flushing().is_some();
-        while self.is_owed(stream) && !has_said() && !deadline.is_over() && !self.peer_is_dead() {
-            let said = stream.announce_reader(sojourn_stream::Bell::OnFutex);
-            if !has_said() {
-                stream.sleep_reader(said, Some(OWED_SLICE), sojourn_shm::futex::wait);
-            }
-            stream.withdraw_reader();
-        }
-        library().patience.waited_since(begun);
     }
 
     /// Returns true if the peer still owes bytes; ends the residue if not.
@@ -204,78 +278,6 @@ impl Session {
         if let Some(stream) = self.stream() {
             self.wake_own(&stream);
         }
-    }
-
-    /// Follows the peer, which asked for attention: it has frozen the stream, or has flushed what
-    /// it owed.
-    pub(crate) fn attend(&self) {
-        let Some(stream) = self.stream() else { return };
-        if !stream.is_frozen() {
-            if self.local().is_none() {
-                self.hand_over(&stream);
-            }
-            return;
-        }
-        self.leave(ReasonT::PeerLeft, false);
-        self.is_owed(&stream);
-        self.settle();
-    }
-
-    /// Ends the protocol thread's watch on the descriptor.
-    pub(crate) fn unwatch(&self) {
-        if let Some(kit) = library().engine().and_then(|engine| engine.own.kit())
-            && let Ok(fd) = kernel::at(self.number())
-        {
-            let _ = rustix::event::epoll::delete(&kit.watched, fd);
-        }
-    }
-
-    /// Goes home before the last descriptor is closed. Unread bytes make the kernel's close a
-    /// reset, as they would without the library. Notifications are deferred ([`Library::ended`]).
-    pub(crate) fn close(&self) {
-        if self.service.is_any() {
-            return self.close_service();
-        }
-        self.end_signals();
-        let unread = self.input_queue();
-        let stream = self.stream();
-        if let Some(stream) = &stream {
-            stream.will_end();
-        }
-        // First, because it wakes the peer's calls.
-        self.leave_within(ReturnTerms {
-            reason: ReasonT::Closed,
-            rest: Rest::Ends,
-            waits: Waits::NOT,
-            when: NotifyWhen::Deferred,
-        });
-        // This thread does it: if the protocol thread were in a call on the descriptor, the
-        // connection would not have ended when the program's close returns.
-        self.unwatch();
-        if unread > 0
-            && self.kind() == KindT::Unix
-            && let Some(stream) = stream
-        {
-            // A Unix socket is closed with the unread bytes in its queue, so that the peer sees a
-            // reset (`unix_release_sock`).
-            self.await_residue(&stream, library().patience.until(UNREAD_LIMIT));
-        }
-        if unread > 0
-            && self.kind() == KindT::Tcp
-            && let Ok(fd) = kernel::at(self.number())
-        {
-            // A linger time of zero makes the close of a TCP socket a reset (`tcp_disconnect` in
-            // `__tcp_close`), as RFC 9293 section 3.6.1 asks for where bytes are unread.
-            let _ = rustix::net::sockopt::set_socket_linger(fd, Some(Duration::ZERO));
-        }
-        {
-            let mut rx = lock(&self.rx);
-            if rx.phase != RxPhase::Home {
-                rx.is_reset = false;
-                self.finish(&mut rx);
-            }
-        }
-        self.settle();
     }
 }
 
@@ -400,13 +402,13 @@ impl Library {
             let fds = self.table.with_sessions();
             // Those of the protocol server a child has there, or gets from the kernel after the
             // server's close.
-            let is_here = |session: &Session| session.is_udp() && !session.service.is_any();
+            let is_here = |session: OwnSession<'_>| session.is_udp() && !session.service.is_any();
             let udp = fds.filter(|fd| self.session_of(*fd).is_some_and(is_here));
             self.go_home_together(&udp.collect::<Vec<_>>(), ReasonT::Fork);
             self.await_datagrams();
         }
         let fds = self.table.with_sessions();
-        let is_wanted = |session: &Session| session.local().is_some() || session.service.is_any();
+        let is_wanted = |session: OwnSession<'_>| session.local().is_some() || session.service.is_any();
         let fds = fds.filter(|fd| self.session_of(*fd).is_some_and(is_wanted));
         // A peer to which nothing is owed hears of the end from the kernel, which is about to
         // notify all.

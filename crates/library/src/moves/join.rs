@@ -9,17 +9,16 @@ use crate::host::lock::lock;
 use crate::moves::offer::Offer;
 use crate::process::deferred::NotifyWhen;
 use crate::process::engine::Engine;
-use crate::process::library::Library;
+use crate::process::library::{Library, OwnSession};
 use crate::session::directions::{Receiver, RxPhase, TxPhase, switch};
 use crate::session::identity::InboxPlace;
 use crate::session::transport::Transport;
 use crate::session::{Facts, Session};
 use core::sync::atomic::Ordering;
-use core::time::Duration;
 use rustix::io::Errno;
 use sojourn_session::{JoinT, KindT, ProcessId, ReasonT, StreamNumber};
 use sojourn_shm::Mapping;
-use sojourn_shm::deadline::now_ns;
+use sojourn_shm::deadline::{now_ns, since};
 use sojourn_stream::{Inbox, Layout, SlotNumber, Stream, Traffic};
 use std::sync::Arc;
 
@@ -52,21 +51,22 @@ impl Library {
     ) -> Result<&'static Session, ReasonT> {
         let _joining = lock(&engine.joining);
         let entry = self.may_settle(engine, offer)?;
-        let session = engine.pool.take().map_err(|_| ReasonT::Resources)?;
+        let taken = engine.pool.take().map_err(|_| ReasonT::Resources)?;
+        let session = OwnSession { library: self, session: taken };
         self.settle_in(session, offer, join, parts);
         // `consent` and `switch` wait for the calls that sit in the kernel now.
-        self.take_numbers(engine, offer, session);
+        self.take_numbers(engine, offer, taken);
         // Before the peer may write to the ring; what the program changes from here on it reports.
         if !session.learn_signals(offer.fd) {
             self.keeps_for_signals(session, entry);
-            return Ok(session);
+            return Ok(taken);
         }
-        if !offer.numbers.iter().all(|fd| self.set_joined(*fd, session)) {
+        if !offer.numbers.iter().all(|fd| self.set_joined(*fd, taken)) {
             // The cause may pass: the set has as many inboxes as it can have, or the program has
             // just changed its registration.
             entry.was_refused();
             session.leave(ReasonT::Set, false);
-            return Ok(session);
+            return Ok(taken);
         }
         match session.transport() {
             Transport::Local(_) => {
@@ -80,7 +80,7 @@ impl Library {
                 session.consent_to_carrier(&mut lock(&session.rx), &parts.stream);
             }
         }
-        Ok(session)
+        Ok(taken)
     }
 
     /// Returns the entry of an offer that still holds, or the reason why it does not. The caller
@@ -128,7 +128,7 @@ impl Library {
 
     /// Sends home a session of which the program wants signals (`O_ASYNC`) that only the kernel
     /// can send; one with another host, or by the protocol server, for good.
-    pub(crate) fn keeps_for_signals(&self, session: &Session, entry: &FdEntry) {
+    pub(crate) fn keeps_for_signals(&self, session: OwnSession<'_>, entry: &FdEntry) {
         if session.may_signal() {
             entry.keep_for_now(ReasonT::Operation);
         } else {
@@ -137,7 +137,13 @@ impl Library {
         session.leave(ReasonT::Operation, false);
     }
 
-    fn settle_in(&self, session: &Session, offer: &Offer, join: &JoinT, parts: &Parts) {
+    fn settle_in(
+        &self,
+        session: OwnSession<'_>,
+        offer: &Offer,
+        join: &JoinT,
+        parts: &Parts,
+    ) {
         session.settle_down(offer, join.is_carried);
         session.set_wait(self.policy.wait());
         if let Some(local) = session.local() {
@@ -204,9 +210,8 @@ impl Library {
         let Traffic { sent, received } = stream.totals();
         // Somebody who sends a session home by hand says nothing of its worth.
         if reason != ReasonT::User {
-            let now_ns = now_ns();
-            let time = Duration::from_nanos(now_ns.saturating_sub(joined_ns));
-            self.policy.lifetimes.ended(now_ns, time, sent.saturating_add(received));
+            let bytes = sent.saturating_add(received);
+            self.policy.lifetimes.ended(now_ns(), since(joined_ns), bytes);
         }
         let stream = Arc::clone(stream);
         self.push_when(
@@ -222,12 +227,12 @@ fn near_part(wanted: u32, all: u32) -> u32 {
     if wanted >= all { all } else { (1 << wanted.max(1).ilog2()).min(all / 4) }
 }
 
-impl Session {
+impl OwnSession<'_> {
     /// Sets the state that every session has that leaves the kernel.
-    pub(crate) fn settle_down(&self, offer: &Offer, is_carried: bool) {
+    pub(crate) fn settle_down(self, offer: &Offer, is_carried: bool) {
         self.kind.store(offer.kind as u32, Ordering::SeqCst);
         if offer.kind == KindT::Udp
-            && let Some(engine) = crate::process::library::library().engine()
+            && let Some(engine) = self.library.engine()
         {
             engine.has_datagrams.store(true, Ordering::SeqCst);
         }
@@ -250,7 +255,7 @@ impl Session {
 
     /// Gives up a session whose descriptor was closed past the library. The peer finds the unread
     /// bytes in the ring.
-    pub(crate) fn abandon(&self) {
+    pub(crate) fn abandon(self) {
         if self.service.is_any() {
             return self.close_service();
         }
@@ -261,12 +266,7 @@ impl Session {
             let was_flushing = tx.phase == TxPhase::Flushing;
             self.end_sending(&mut tx);
             if !was_flushing {
-                crate::process::library::library().count_return(
-                    self,
-                    &stream,
-                    ReasonT::Closed,
-                    NotifyWhen::Now,
-                );
+                self.library.count_return(&self, &stream, ReasonT::Closed, NotifyWhen::Now);
             }
             self.finish(&mut rx);
         }

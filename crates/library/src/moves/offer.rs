@@ -9,7 +9,7 @@ use crate::host::lock::lock;
 use crate::host::{OwnCalls, kernel};
 use crate::io::signals::{flags_of, may_be_away};
 use crate::process::engine::Job;
-use crate::process::library::{Library, library};
+use crate::process::library::Library;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use rustix::fs::{OFlags, Stat};
@@ -44,7 +44,7 @@ impl Library {
         let before = entry.marks.fetch_or(mark::OFFERED | mark::WAS_OFFERED, Ordering::SeqCst);
         if before & mark::OFFERED == 0 {
             let version = entry.version.load(Ordering::SeqCst);
-            library().push(Job::Offer { fd, version, kind });
+            self.push(Job::Offer { fd, version, kind });
             if self.policy.config().await_moves
                 && let Some(engine) = self.engine().filter(|engine| engine.is_running())
             {
@@ -54,7 +54,7 @@ impl Library {
     }
 
     /// A job for the protocol thread of this process.
-    pub(crate) fn push(&'static self, job: Job) {
+    pub(crate) fn push(&self, job: Job) {
         if let Some(engine) = self.engine_or_new() {
             engine.push(self, job);
         }
@@ -136,7 +136,7 @@ impl Library {
 
     /// Reports that code has come which may make system calls itself. Returns when these arrive at
     /// the shell, where that is possible, and after a while in any case.
-    pub fn code_came(&'static self) {
+    pub fn code_came(&self) {
         if let Some(engine) = self.engine().filter(|engine| engine.is_running()) {
             self.push(Job::CodeCame);
             engine.await_jobs(DECISION_LIMIT);
@@ -233,6 +233,7 @@ impl OpenFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::library::library;
     use rustix::fd::AsRawFd;
 
     #[test]

@@ -11,8 +11,7 @@
 use crate::host::descriptors::in_table;
 use crate::host::kernel;
 use crate::host::lock::lock;
-use crate::process::library::library;
-use crate::session::Session;
+use crate::process::library::OwnSession;
 use crate::session::directions::{Residue, RxPhase};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -20,11 +19,11 @@ use sojourn_session::KindT;
 use sojourn_shm::MovableFd;
 use sojourn_stream::Stream;
 
-impl Session {
+impl OwnSession<'_> {
     /// Puts the bytes back that a dead writer left. Does nothing if the writer is still there, or
     /// nothing is owed. Needs a page of stack, so the caller is on a stack of the library's own.
     #[inline(never)]
-    pub(crate) fn put_back_rest(&self, stream: &Stream) {
+    pub(crate) fn put_back_rest(self, stream: &Stream) {
         let mut rx = lock(&self.rx);
         let Ok(owed) = stream.peer_leftover() else { return };
         let RxPhase::Residue(residue) = rx.phase else { return };
@@ -53,7 +52,7 @@ impl Session {
                     break;
                 }
                 let write = || kernel::write_pipe(end.number(), &piece[..len]);
-                match library().without_sigpipe(write) {
+                match self.library.without_sigpipe(write) {
                     Ok(0) => break,
                     Ok(sent) => done += sent,
                     Err(Errno::INTR) => {}
@@ -67,11 +66,11 @@ impl Session {
         }
     }
 
-    fn writing_end(&self) -> Option<MovableFd> {
+    fn writing_end(self) -> Option<MovableFd> {
         let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let open_one = |path: &str| rustix::fs::openat(rustix::fs::CWD, path, flags, Mode::empty());
         let name = format!("fd/{}", self.number());
         let open = || in_table(rustix::thread::gettid(), &name, open_one);
-        library().engine()?.own.make(true, open).ok()
+        self.library.engine()?.own.make(true, open).ok()
     }
 }

@@ -7,7 +7,7 @@
 
 use crate::host::kernel;
 use crate::host::lock::lock;
-use crate::session::Session;
+use crate::process::library::OwnSession;
 use crate::session::directions::{RxPhase, TxPhase};
 use core::mem::{Discriminant, discriminant};
 use sojourn_session::KindT;
@@ -29,10 +29,10 @@ struct Place {
     flushed: usize,
 }
 
-impl Session {
+impl OwnSession<'_> {
     /// Counts the bytes that `FIONREAD` must add to the kernel's count, for which `ask_kernel`
     /// asks, perhaps several times. Waits no longer than a receive that must not wait.
-    pub(crate) fn queued_beside(&self, mut ask_kernel: impl FnMut()) -> usize {
+    pub(crate) fn queued_beside(self, mut ask_kernel: impl FnMut()) -> usize {
         let (mut looks, start) = (0, now_ns());
         while looks < LOOKS || now_ns().saturating_sub(start) < LOOKS_NS {
             looks += 1;
@@ -59,7 +59,7 @@ impl Session {
 
     /// Counts the same in the middle of a flush, when bytes may be in neither place: what the
     /// kernel does not have by now is still to come. `None`: the flush has gone on meanwhile.
-    fn beside_a_flush(&self, ask_kernel: &mut impl FnMut()) -> Option<usize> {
+    fn beside_a_flush(self, ask_kernel: &mut impl FnMut()) -> Option<usize> {
         let stream = self.stream()?;
         let RxPhase::Residue(residue) = lock(&self.rx).phase else { return None };
         let owed = stream.peer_leftover().ok().filter(|_| !residue.is_unsure)?;
@@ -73,7 +73,7 @@ impl Session {
 
     /// Returns where the bytes are; `None` while the peer is in its flush and does not say how far
     /// it came. Follows a peer that has left, as a receive does.
-    fn place_of_input(&self) -> Option<Place> {
+    fn place_of_input(self) -> Option<Place> {
         let stream = self.stream();
         let phase = || lock(&self.rx).phase;
         let uses_ring = |phase| matches!(phase, RxPhase::Ring | RxPhase::Joined);

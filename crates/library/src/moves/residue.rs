@@ -11,7 +11,7 @@ use crate::host::kernel;
 use crate::host::lock::lock;
 use crate::host::tcp_counts;
 use crate::io::from_kernel::FromKernel;
-use crate::process::library::library;
+use crate::process::library::OwnSession;
 use crate::session::Session;
 use crate::session::directions::{Receiver, Residue, RxPhase};
 use crate::session::peeked::PEEKED_MAX;
@@ -64,10 +64,10 @@ impl<'s> OwedPlace<'s> {
     }
 }
 
-impl Session {
+impl OwnSession<'_> {
     /// Waits for news of the peer's flush; returns false if there is none in time. In the middle
     /// of a flush the bytes, or some of them, are readable neither in the ring nor in the kernel.
-    pub(crate) fn wait_for_flush(&self, may_wait: bool) -> bool {
+    pub(crate) fn wait_for_flush(self, may_wait: bool) -> bool {
         let Some(stream) = self.stream() else { return false };
         let seen = match lock(&self.rx).phase {
             RxPhase::Residue(residue) => residue.seen_news,
@@ -75,11 +75,11 @@ impl Session {
             _ => 0,
         };
         let has_news = || stream.flush_news() != seen;
-        let (begun, until) = (now_ns(), library().patience.until(FLUSH_SPIN));
+        let (begun, until) = (now_ns(), self.library.patience.until(FLUSH_SPIN));
         while !has_news() && !until.is_over() {
             core::hint::spin_loop();
         }
-        library().patience.waited_since(begun);
+        self.library.patience.waited_since(begun);
         if may_wait {
             sleep_until(&stream, has_news, Deadline::after(FLUSH_WAIT));
         } else if stream.peer_flushing().is_none() {
@@ -87,12 +87,14 @@ impl Session {
             // take `EAGAIN` for a fault. A peer that has said how far it came has filled the
             // kernel: then nothing is hidden.
             let (begun, limit) = (now_ns(), self.pass_limit());
-            sleep_until(&stream, has_news, library().patience.until(limit));
-            library().patience.waited_since(begun);
+            sleep_until(&stream, has_news, self.library.patience.until(limit));
+            self.library.patience.waited_since(begun);
         }
         has_news()
     }
+}
 
+impl Session {
     /// Returns true if a read may take owed bytes that are in the kernel now: a record that the
     /// peer wrote at once must not be cut because its halves reach the kernel one after the other.
     /// `wanted`: bytes that the kernel has by the end of the flush.

@@ -67,7 +67,7 @@ fn between_two_pieces_a_read_waits_for_the_second() {
     let (pair, hostile) = flushing();
     let session = library().session_of(pair.fd(0)).unwrap();
     comes(&pair, 0, FIRST);
-    assert_eq!(look(session, RECORD, false), None);
+    assert_eq!(look(&session, RECORD, false), None);
     comes(&pair, FIRST, RECORD);
     hostile.side.set_flushed(RECORD);
     reads_all(&pair);
@@ -79,9 +79,9 @@ fn where_the_kernel_is_full_a_read_of_what_it_has_does_not_wait() {
     let session = library().session_of(pair.fd(0)).unwrap();
     comes(&pair, 0, FIRST);
     hostile.side.set_flushing(FIRST);
-    assert_eq!(look(session, FIRST + 1, false), None);
-    assert_eq!(look(session, FIRST - 1, false), Some(Ok(FIRST - 1)));
-    assert_eq!(look(session, 1, false), Some(Ok(1)));
+    assert_eq!(look(&session, FIRST + 1, false), None);
+    assert_eq!(look(&session, FIRST - 1, false), Some(Ok(FIRST - 1)));
+    assert_eq!(look(&session, 1, false), Some(Ok(1)));
 }
 
 /// Bytes that were in the kernel before the peer's ring began come first, and do not count as owed,
@@ -102,13 +102,13 @@ fn what_was_in_the_kernel_before_is_not_taken_for_owed() {
         let session = library().session_of(pair.fd(0)).unwrap();
         session.leave(ReasonT::PeerLeft, false);
         if said.is_none() {
-            assert_eq!(look(session, 2 * RECORD, true), None);
+            assert_eq!(look(&session, 2 * RECORD, true), None);
             hostile.side.set_flushing(FIRST);
         }
         let done = said.unwrap_or(FIRST);
         comes(&pair, done, RECORD);
         // Of all that is there, this is short of the end: nothing is settled yet.
-        assert_eq!(look(session, FIRST + RECORD - 1, true), Some(Ok(FIRST + RECORD - 1)));
+        assert_eq!(look(&session, FIRST + RECORD - 1, true), Some(Ok(FIRST + RECORD - 1)));
         assert!(is_away(pair.fd(0)), "{said:?}");
         hostile.side.set_flushed(RECORD);
         assert_eq!(read(pair.fd(0), &mut [0; RECORD]), Ok(1));

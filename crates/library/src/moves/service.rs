@@ -9,7 +9,7 @@ use crate::fds::slot::{SetNumber, Slot};
 use crate::host::lock::lock;
 use crate::moves::offer::Offer;
 use crate::process::engine::{Engine, Job};
-use crate::process::library::{AncestorSlot, Library, library};
+use crate::process::library::{AncestorSlot, Library, OwnSession};
 use crate::process::thresholds::kind_of;
 use crate::session::directions::switch;
 use crate::session::identity::InboxPlace;
@@ -37,23 +37,24 @@ impl Library {
     ) -> Result<&'static Session, ReasonT> {
         let _joining = lock(&engine.joining);
         let entry = self.may_settle(engine, offer)?;
-        let session = engine.pool.take().map_err(|_| ReasonT::Resources)?;
+        let taken = engine.pool.take().map_err(|_| ReasonT::Resources)?;
+        let session = OwnSession { library: self, session: taken };
         keep(session.slot());
         self.settle_for_service(session, offer, inbox);
         session.service.awaits();
-        self.take_numbers(engine, offer, session);
+        self.take_numbers(engine, offer, taken);
         if !session.learn_signals(offer.fd) {
             self.keeps_for_signals(session, entry);
-            return Ok(session);
+            return Ok(taken);
         }
-        if !offer.numbers.iter().all(|fd| self.set_joined(*fd, session)) {
+        if !offer.numbers.iter().all(|fd| self.set_joined(*fd, taken)) {
             entry.was_refused();
             session.leave(ReasonT::Set, false);
         }
-        Ok(session)
+        Ok(taken)
     }
 
-    fn settle_for_service(&self, session: &Session, offer: &Offer, inbox: Arc<Inbox>) {
+    fn settle_for_service(&self, session: OwnSession<'_>, offer: &Offer, inbox: Arc<Inbox>) {
         session.settle_down(offer, false);
         // Sends are asked for their route like receives.
         session.tx_state.store(switch::RING, Ordering::SeqCst);
@@ -85,7 +86,7 @@ impl Library {
             return false;
         }
         let version = entry.version.load(Ordering::SeqCst);
-        library().push(Job::Share { fd, version, token });
+        self.push(Job::Share { fd, version, token });
         if let Some(engine) = self.engine() {
             engine.await_jobs(SHARE_LIMIT);
         }
@@ -112,6 +113,7 @@ impl Library {
         let is_same = entry.version.load(Ordering::SeqCst) == version;
         self.session_of_ancestor(entry).filter(|_| is_same)?;
         let session = engine.pool.take().ok()?;
+        let own = OwnSession { library: self, session };
         let what = OfferT { local: 0, set: 0, ring_bytes: 0, is_sole: false, home: HomeT::Server };
         let (epoch, aliases, numbers) = (0, 0, vec![fd]);
         let kind = kind_of(fd)?;
@@ -125,7 +127,7 @@ impl Library {
             numbers,
             what,
         };
-        self.settle_for_service(session, &offer, inbox);
+        self.settle_for_service(own, &offer, inbox);
         lock(&session.facts).token = Some(part.token);
         session.service.begin(part.number);
         self.take_numbers(engine, &offer, session);
@@ -133,10 +135,10 @@ impl Library {
     }
 }
 
-impl Session {
+impl OwnSession<'_> {
     /// Sends a session home that is the protocol server's, or about to be. Returns when the kernel
     /// has it.
-    pub(crate) fn leave_service(&self) {
+    pub(crate) fn leave_service(self) {
         if let Some(number) = self.service.number() {
             return self.release(number);
         }
@@ -149,7 +151,7 @@ impl Session {
             // It has been handed over meanwhile, or is home.
             return self.service.number().map_or((), |number| self.release(number));
         }
-        if let Some(server) = library().protocol_server() {
+        if let Some(server) = self.library.protocol_server() {
             server.forget(self.slot());
         }
         self.end_service();
@@ -157,8 +159,8 @@ impl Session {
 
     /// Gives up this process's part in the session, before its last descriptor is closed. Unread
     /// bytes are in the kernel then, as without the library, if nobody else has the session.
-    pub(crate) fn close_service(&self) {
-        match (self.service.number(), library().protocol_server()) {
+    pub(crate) fn close_service(self) {
+        match (self.service.number(), self.library.protocol_server()) {
             (Some(number), Some(server)) => {
                 // A server that is gone has no part to give up.
                 let _ = server.close(number);

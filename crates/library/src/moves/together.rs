@@ -7,9 +7,8 @@
 
 use crate::moves::flush::{Rest, ReturnTerms};
 use crate::process::deferred::NotifyWhen;
-use crate::process::library::Library;
+use crate::process::library::{Library, OwnSession};
 use crate::process::patience::{PASS_LIMIT, Waits};
-use crate::session::Session;
 use core::sync::atomic::Ordering;
 use sojourn_session::ReasonT;
 use sojourn_shm::Deadline;
@@ -36,18 +35,18 @@ impl Library {
 
     /// Has `leave` send each of these sessions home without waiting for its peer, then waits for
     /// all peers.
-    pub(crate) fn home_together(&self, fds: &[i32], until: Deadline, leave: impl Fn(&Session)) {
+    pub(crate) fn home_together(&self, fds: &[i32], until: Deadline, leave: impl Fn(OwnSession<'_>)) {
         let sessions = || fds.iter().filter_map(|fd| self.session_of(*fd));
         sessions().for_each(leave);
         sessions().for_each(|session| session.await_peer(until));
     }
 }
 
-impl Session {
+impl OwnSession<'_> {
     /// Waits, until `until` at most, for what the peer had sent.
-    pub(crate) fn await_peer(&self, until: Deadline) {
+    pub(crate) fn await_peer(self, until: Deadline) {
         if let Some(stream) = self.stream() {
-            crate::process::library::library().with_stack(|| self.await_rest(&stream, until));
+            self.library.with_stack(|| self.await_rest(&stream, until));
         }
     }
 }

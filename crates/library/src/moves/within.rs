@@ -6,17 +6,17 @@
 //! it holds no lock of its own session. Read `home` first.
 
 use crate::host::lock::lock;
-use crate::process::library::Library;
+use crate::process::library::{Library, OwnSession};
 use crate::session::Session;
 use core::sync::atomic::Ordering;
 
-impl Session {
+impl OwnSession<'_> {
     /// Does for the other end's session what the peer's protocol thread would do, if that session
     /// is this process's.
-    pub(crate) fn attend_other_end(&self) {
-        let library = crate::process::library::library();
+    pub(crate) fn attend_other_end(self) {
+        let library = self.library;
         if library.engine().is_some_and(|engine| engine.has_within.load(Ordering::Relaxed)) {
-            library.attend_other_end_of(self);
+            library.attend_other_end_of(&self);
         }
     }
 }

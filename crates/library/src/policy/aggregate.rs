@@ -20,7 +20,7 @@ impl Library {
     pub(crate) fn may_leave_with_all(&self, fd: i32, entry: &FdEntry, bytes: u64) -> bool {
         let Some(net) = self.net() else { return true };
         let keeps_home = |pump: &mut Pump| pump.aggregate().is_some_and(|all| all.keeps_home());
-        if !net.with_pump(keeps_home) || is_for_this_host(fd) {
+        if !net.with_pump(self, keeps_home) || is_for_this_host(fd) {
             entry.let_go(ReasonT::Slower);
             return true;
         }
@@ -28,7 +28,7 @@ impl Library {
         // with, nor has bulk.
         let is_counted = entry.has(mark::AGGREGATE) && entry.rate_when_hot() < FLOOR;
         let bytes = if is_counted { bytes } else { 0 };
-        let next = net.with_pump(|pump| pump.aggregate().map(|all| all.count_kernel(now(), bytes)));
+        let next = net.with_pump(self, |pump| pump.aggregate().map(|all| all.count_kernel(now(), bytes)));
         match next.unwrap_or(Next::Leave) {
             Next::Leave => {
                 entry.let_go(ReasonT::Slower);

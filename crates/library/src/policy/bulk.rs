@@ -2,15 +2,14 @@
 //!
 //! `sojourn_pump::bulk` decides. While a session is away the pump samples it, and freezes the
 //! stream if the session is to go home; the thread that sends the session home then asks for the
-//! reason ([`Session::reason_for`]). In the kernel the library counts its calls as for any
+//! reason ([`OwnSession::reason_for`]). In the kernel the library counts its calls as for any
 //! descriptor, and takes a sample each time a threshold is reached ([`Library::may_leave`]). Only
 //! sessions that went home for this have a record. Not here: sessions on one host (`measured`).
 
 use crate::fds::entry::{FdEntry, mark};
 use crate::host::lock::lock;
 use crate::process::engine::Engine;
-use crate::process::library::Library;
-use crate::session::Session;
+use crate::process::library::{Library, OwnSession};
 use core::sync::atomic::Ordering;
 use sojourn_pump::bulk::{History, Judge, Verdict};
 use sojourn_pump::{Measurement, now};
@@ -30,10 +29,10 @@ impl Library {
     }
 }
 
-impl Session {
+impl OwnSession<'_> {
     /// Makes the judge that watches the session while it is away.
-    pub(crate) fn judge(&self, engine: &Engine) -> Judge {
-        let library = crate::process::library::library();
+    pub(crate) fn judge(self, engine: &Engine) -> Judge {
+        let library = self.library;
         if !library.policy.config().measure_bulk {
             return Judge::NONE;
         }
@@ -48,8 +47,8 @@ impl Session {
     /// Returns the reason for going home of a session with another host, where the caller only
     /// knows that the stream is frozen: the carrier may have frozen it and told its reason, or the
     /// pump with a verdict.
-    pub(crate) fn reason_for(&self, told: ReasonT, stream: &Stream) -> ReasonT {
-        let library = crate::process::library::library();
+    pub(crate) fn reason_for(self, told: ReasonT, stream: &Stream) -> ReasonT {
+        let library = self.library;
         if told != ReasonT::PeerLeft {
             return told;
         }
@@ -60,7 +59,7 @@ impl Session {
             return told;
         }
         let measurement = library.net().and_then(|net| {
-            net.with_pump(|pump| {
+            net.with_pump(library, |pump| {
                 pump.session(self.pump_number()).and_then(|carried| carried.sent_home_by())
             })
         });

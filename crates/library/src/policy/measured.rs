@@ -10,9 +10,8 @@
 use crate::fds::entry::{FdEntry, mark};
 use crate::host::lock::lock;
 use crate::process::deferred::NotifyWhen;
-use crate::process::library::{Library, library};
+use crate::process::library::{Library, OwnSession};
 use crate::process::thresholds::measures_pace;
-use crate::session::Session;
 use crate::session::directions::TxPhase;
 use crate::session::identity::Generation;
 use crate::session::progress::{Next, Rate, Sample, TrialHistory, TrialProgress, TrialRates};
@@ -82,11 +81,11 @@ impl Library {
     }
 }
 
-impl Session {
+impl OwnSession<'_> {
     /// Takes a sample, after some more wake-ups of the peer, and sends the session home if a trial
     /// is due.
     #[cold]
-    pub(crate) fn measure(&self, generation: Generation) {
+    pub(crate) fn measure(self, generation: Generation) {
         let (now_ns, sample) = {
             let tx = lock(&self.tx);
             if !self.is_still(generation) || tx.phase != TxPhase::Ring {
@@ -103,7 +102,7 @@ impl Session {
         if sample == Sample::Away || self.tx_kernel_event.load(Ordering::Relaxed) {
             return;
         }
-        let library = library();
+        let library = self.library;
         let Sample::TrialDue(rate) = sample else {
             if measures_pace(library.policy.config()) {
                 self.leave(ReasonT::NotHot, false);

@@ -57,7 +57,7 @@ fn a_session_that_is_used_seldom_goes_home_and_may_move_again() {
     let pair = Pair::joined();
     pair.warm_up();
     let entry = library().table.known(pair.fd(0)).unwrap();
-    let local = library().session_of(pair.fd(0)).unwrap().local().unwrap();
+    let local = library().session_of(pair.fd(0)).unwrap().session.local().unwrap();
     let mut away = TrialHistory::new().away();
     for seconds in [2, 1] {
         away.sample(now_ns() - seconds * 1_000_000_000, 0, || 0);
@@ -103,7 +103,7 @@ fn an_end_that_is_not_due_or_not_the_one_to_judge_stays_away() {
     pair.warm_up();
     make_due(&pair);
     // Side 1 hears side 0: it does not judge.
-    let local = |end| library().session_of(pair.fd(end)).unwrap().local().unwrap();
+    let local = |end| library().session_of(pair.fd(end)).unwrap().session.local().unwrap();
     *lock(&local(1).progress) = *lock(&local(0).progress);
     local(1).is_due.store(true, Ordering::Relaxed);
     assert_eq!(write(pair.fd(1), b"x"), Ok(1));

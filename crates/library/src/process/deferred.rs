@@ -22,7 +22,7 @@
 
 use crate::process::engine::ENDED_MAX;
 use crate::process::engine::{Engine, Job};
-use crate::process::library::{Library, library};
+use crate::process::library::Library;
 use core::time::Duration;
 use sojourn_stream::Stream;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ impl Library {
     pub(crate) fn push_when(&self, job: Job, when: NotifyWhen) {
         match (when, self.engine()) {
             (NotifyWhen::Deferred, Some(engine)) if engine.is_running() => engine.leave(job),
-            _ => library().push(job),
+            _ => self.push(job),
         }
     }
 }

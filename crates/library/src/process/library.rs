@@ -16,6 +16,7 @@ use crate::process::thresholds::Policy;
 use crate::session::Session;
 use crate::session::identity::Generation;
 use core::ffi::CStr;
+use core::ops::Deref;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use once_cell::race::OnceBox;
 use rustix::io::Errno;
@@ -86,7 +87,8 @@ impl<T> PerProcess<T> {
 
 static LIBRARY: Library = Library::new();
 
-/// Forgets one of the library's own descriptors, which is about to be closed.
+/// Forgets one of the library's own descriptors, which is about to be closed. The descriptor calls
+/// this when it is dropped, wherever that is.
 fn forget_own(number: i32) {
     if let Some(engine) = library().engine() {
         engine.own.forget(number);
@@ -99,10 +101,27 @@ pub fn library() -> &'static Library {
     &LIBRARY
 }
 
+/// A session of this process, with the library whose session it is. What a session does beyond its
+/// own state, such as going home, are methods of this.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OwnSession<'a> {
+    pub(crate) library: &'a Library,
+    pub(crate) session: &'a Session,
+}
+
+impl Deref for OwnSession<'_> {
+    type Target = Session;
+
+    #[inline]
+    fn deref(&self) -> &Session {
+        self.session
+    }
+}
+
 /// A session, and the use of its slot that was found.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FoundSession<'a> {
-    pub(crate) session: &'a Session,
+    pub(crate) session: OwnSession<'a>,
     pub(crate) generation: Generation,
 }
 
@@ -216,15 +235,22 @@ impl Library {
     #[inline]
     pub(crate) fn own_session(&self, entry: &FdEntry) -> Option<FoundSession<'_>> {
         let word = entry.session.load(Ordering::SeqCst)?;
-        let session = self.engine()?.pool.session(self.own_slot(word)?)?;
+        let session = self.session_in(self.own_slot(word)?)?;
         let generation = session.generation();
         // An unchanged word means that generation and session belong together.
         (entry.session.load(Ordering::SeqCst) == Some(word))
             .then_some(FoundSession { session, generation })
     }
 
+    /// Returns the session in a slot of this process.
+    #[inline]
+    pub(crate) fn session_in(&self, slot: Slot) -> Option<OwnSession<'_>> {
+        let session = self.engine()?.pool.session(slot)?;
+        Some(OwnSession { library: self, session })
+    }
+
     /// Returns the session of a descriptor, if it has one that is this process's.
-    pub(crate) fn session_of(&self, fd: i32) -> Option<&Session> {
+    pub(crate) fn session_of(&self, fd: i32) -> Option<OwnSession<'_>> {
         let entry = self.table.known(fd)?;
         entry.session.load(Ordering::Relaxed)?;
         self.own_session(entry).map(|found| found.session)

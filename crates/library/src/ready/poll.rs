@@ -10,7 +10,7 @@ use crate::host::epoll::bit;
 use crate::host::kernel::PollFd;
 use crate::host::lock::lock;
 use crate::io::sleep::Waited;
-use crate::process::library::{Library, library};
+use crate::process::library::{Library, OwnSession};
 use crate::ready::poll_sleep::Polling;
 use crate::ready::poll_sleep::Slept;
 use crate::ready::set_call::deadline;
@@ -354,7 +354,7 @@ impl Session {
 
 /// Sends the session home if the peer has frozen the stream, so that the kernel knows all. Hands
 /// over to a carrier that waits for that, because nobody can while this call sits in the kernel.
-fn follow_peer(session: &Session) {
+fn follow_peer(session: OwnSession<'_>) {
     let phase = lock(&session.rx).phase;
     if !matches!(phase, RxPhase::Joined | RxPhase::Ring) {
         return;
@@ -369,7 +369,7 @@ fn follow_peer(session: &Session) {
 
 /// Passes the kernel's events on to the session's own calls, which look at the kernel only then.
 /// Returns the events that hold by now.
-fn pass_on_event(session: &Session, fd: i32, said: u32) -> u32 {
+fn pass_on_event(session: OwnSession<'_>, fd: i32, said: u32) -> u32 {
     let seen = bit::IN | bit::RDHUP | bit::ALWAYS;
     if said & seen != 0 {
         let knows = |event: &AtomicBool| event.load(Ordering::SeqCst);
@@ -380,7 +380,7 @@ fn pass_on_event(session: &Session, fd: i32, said: u32) -> u32 {
     }
     // The reported event is over, unless a new one came during the look.
     if session.rx_kernel_event.swap(false, Ordering::SeqCst) {
-        let now = library().kernel(fd, seen);
+        let now = session.library.kernel(fd, seen);
         if now & seen != 0 {
             session.kernel_event();
             return now;

@@ -15,10 +15,9 @@ use crate::host::epoll::bit;
 use crate::host::kernel::PollFd;
 use crate::host::lock::lock;
 use crate::io::sleep::Waited;
-use crate::process::library::Library;
+use crate::process::library::{Library, OwnSession};
 use crate::ready::pollers::{Pollers, interest_in};
 use crate::ready::set_call::ASK_INTERVAL_NS;
-use crate::session::Session;
 use crate::session::directions::RxPhase;
 use crate::session::identity::InboxPlace;
 use core::sync::atomic::Ordering;
@@ -218,7 +217,7 @@ impl Polling<'_> {
         let host = self.library.host();
         let net = self.library.net().filter(|_| places.has_delegated);
         host.wait_begins();
-        let watches = net.map(|net| net.begin_sleep(true));
+        let watches = net.map(|net| net.begin_sleep(self.library, true));
         let is_over = self.ring_has() || self.is_interrupted();
         let packets = net.zip(watches).filter(|(_, watches)| *watches);
         let extra = [number, packets.map_or(-1, |(net, _)| net.watch.packets())];
@@ -284,21 +283,21 @@ struct PacketSleep<'a> {
     ready: &'a dyn Fn() -> bool,
 }
 
-impl Session {
+impl OwnSession<'_> {
     /// Sleeps until a packet arrives or a peer posts for the session: then the call may look again.
     /// If another thread watches for packets, or if the peers post to a set of the program's, it
     /// sleeps as `sleep` says.
     pub(crate) fn sleep_for_packets(
-        &self,
+        self,
         asked: u32,
         limit: Option<Duration>,
         ready: &dyn Fn() -> bool,
         sleep: &dyn Fn() -> Woken,
     ) -> Woken {
-        let library = crate::process::library::library();
+        let library = self.library;
         let (Some(net), Some(pollers)) = (library.net(), library.pollers()) else { return sleep() };
         let place = self.place().filter(|_| self.set().is_none());
-        let watches = net.begin_sleep(place.is_some());
+        let watches = net.begin_sleep(library, place.is_some());
         let event = place
             .filter(|_| watches)
             .and_then(|place| Some((place, library.poll_event(pollers).ok()?)));
@@ -317,7 +316,7 @@ impl Session {
     }
 
     /// Sleeps on an inbox and on the packets of other hosts.
-    fn sleep_on_inbox(&self, pollers: &Pollers, event: MovableFd, sleep: PacketSleep<'_>) -> Woken {
+    fn sleep_on_inbox(self, pollers: &Pollers, event: MovableFd, sleep: PacketSleep<'_>) -> Woken {
         let PacketSleep { asked, packets, place, limit, ready } = sleep;
         let InboxPlace { inbox, slot } = place;
         let number = event.number();
@@ -326,7 +325,7 @@ impl Session {
         self.arm(asked & bit::INPUT != 0, asked & bit::OUTPUT != 0);
         let on = |fd| PollFd { fd, events: bit::IN as i16, revents: 0 };
         let mut set = [on(inbox.ready_fd().as_raw_fd()), on(number), on(packets)];
-        let host = crate::process::library::library().host();
+        let host = self.library.host();
         let slept = if ready() { Ok(1) } else { host.poll(&mut set, limit, None) };
         inbox.withdraw();
         pollers.woke(&[inbox], number, &set[..2]);

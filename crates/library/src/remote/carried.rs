@@ -8,6 +8,7 @@
 
 use crate::host::kernel;
 use crate::host::lock::lock;
+use crate::process::library::OwnSession;
 use crate::process::stillness::Stillness;
 use crate::remote::carry_server::ANSWER_LIMIT;
 use crate::remote::net::ReturningSession;
@@ -19,7 +20,7 @@ use core::sync::atomic::{Ordering, fence};
 use core::time::Duration;
 use sojourn_pump::now;
 use sojourn_session::ReasonT;
-use sojourn_shm::deadline::now_ns;
+use sojourn_shm::deadline::{now_ns, since};
 use sojourn_stream::{Bell, Stream};
 
 /// The stillness after which the session counts as lost, as if the peer had reset it: where no
@@ -46,16 +47,11 @@ pub(crate) fn await_word(stream: &Stream, still: &mut Stillness, is_decided: imp
     still.looked(since(begun));
 }
 
-/// Returns the time since `begun_ns`.
-pub(crate) fn since(begun_ns: u64) -> Duration {
-    Duration::from_nanos(now_ns().saturating_sub(begun_ns))
-}
-
-impl Session {
+impl OwnSession<'_> {
     /// Consents to the carrier's ring, and gives the kernel up once the carrier uses the ring: from
     /// then on receives come from the ring only. The carrier takes bytes that are still in the
     /// kernel from there.
-    pub(crate) fn consent_to_carrier(&self, rx: &mut Receiver, stream: &Stream) {
+    pub(crate) fn consent_to_carrier(self, rx: &mut Receiver, stream: &Stream) {
         if self.consent(stream) {
             stream.attention();
         }
@@ -77,26 +73,9 @@ impl Session {
         stream.attention();
     }
 
-    /// Answers a receive that found the ring empty. Bytes that the kernel had when it was given up
-    /// may have been reported to the program, so the answer is not "nothing" until the carrier has
-    /// brought them.
-    pub(crate) fn found_nothing(&self, rx: &mut Receiver, stream: &Stream) -> Received {
-        if stream.totals().received > 0 {
-            rx.promised = 0;
-        }
-        if rx.promised > 0 { Received::Owed } else { Received::Empty }
-    }
-
-    /// Returns true if the kernel's socket has nothing to say, because the session is away from it.
-    /// On the way home the carrier disconnects the socket for a moment, which looks like a hang-up.
-    pub(crate) fn is_deaf(&self) -> bool {
-        let is_remote = || matches!(self.transport(), Transport::RemoteTcp(_));
-        self.service.is_begun() || is_remote() && lock(&self.rx).phase == RxPhase::Ring
-    }
-
     /// Hands over to a carrier that is ready: both directions switch as soon as no thread of this
     /// process sits in the kernel.
-    pub(crate) fn hand_over(&self, stream: &Stream) {
+    pub(crate) fn hand_over(self, stream: &Stream) {
         self.switch_now();
         let mut rx = lock(&self.rx);
         self.consent_to_carrier(&mut rx, stream);
@@ -108,7 +87,7 @@ impl Session {
     /// Reacts to the loss of the server. A session that its carrier had not begun to take out is in
     /// the kernel, except for bytes that the program has written to the ring meanwhile. Only the
     /// next server may know of a session that was begun and not delegated.
-    pub(crate) fn carrier_is_lost(&self) {
+    pub(crate) fn carrier_is_lost(self) {
         let Some(stream) = self.stream().filter(|_| !self.is_delegated()) else { return };
         match self.transport() {
             Transport::Local(_) => return,
@@ -123,8 +102,8 @@ impl Session {
     /// Waits until the carrier has put the session back, or there turns out to be nothing to put
     /// back. `parting`: the session's state, if it was here; it is given to this server, or to the
     /// next one if this one dies. Returns true if the kernel has had the session all the time.
-    fn await_return(&self, stream: &Stream, parting: Option<&ReturningSession>) -> bool {
-        let library = crate::process::library::library();
+    fn await_return(self, stream: &Stream, parting: Option<&ReturningSession>) -> bool {
+        let library = self.library;
         let net = library.engine().zip(library.net());
         let is_decided = || stream.peer_flushed().is_some() || stream.ledger().is_lost();
         // The connection over which the session was given back.
@@ -139,7 +118,7 @@ impl Session {
                     still.called(since(begun), ANSWER_LIMIT);
                     // Packets that come for the session meanwhile are taken in now, so that this
                     // work is not left for afterwards; not as long as other hosts send some.
-                    let turn = || net.with_pump(|pump| pump.turn(false, now()));
+                    let turn = || net.with_pump(library, |pump| pump.turn(false, now()));
                     let _ = (0..TURNS_MAX).all(|_| !is_decided() && turn());
                 }
                 // The carrier is gone, had not taken the session out, and never will.
@@ -163,16 +142,16 @@ impl Session {
     /// into the kernel, with all bytes that the program has written, and those that it has not
     /// read. Returns true if the kernel has had the session all the time, except for the bytes in
     /// the ring.
-    pub(crate) fn return_carried(&self, rx: &mut Receiver, stream: &Stream) -> bool {
+    pub(crate) fn return_carried(self, rx: &mut Receiver, stream: &Stream) -> bool {
         if stream.ledger().is_kept() {
             return true;
         }
-        let library = crate::process::library::library();
+        let library = self.library;
         // SYNC: the stream is frozen by now; pairs with `Net::begin`, also if there is no `Net`
         // yet.
         fence(Ordering::SeqCst);
         let net = library.engine().zip(library.net());
-        let net = net.filter(|(_, net)| net.withdraw(self));
+        let net = net.filter(|(_, net)| net.withdraw(&self));
         let is_delegated = net.is_some();
         let parting = net.and_then(|(_, net)| net.part(self.slot()));
         if !is_delegated {
@@ -184,7 +163,7 @@ impl Session {
             return true;
         }
         let in_transit =
-            net.zip(parting.as_ref()).and_then(|((_, net), parting)| net.in_transit(parting));
+            net.zip(parting.as_ref()).and_then(|((_, net), parting)| net.in_transit(library, parting));
         // Nobody knows the state of the connection any more.
         if stream.peer_flushed().is_none() {
             rx.is_reset = true;
@@ -202,5 +181,24 @@ impl Session {
             net.server.give_in_transit(parting.token, &in_transit);
         }
         false
+    }
+}
+
+impl Session {
+    /// Answers a receive that found the ring empty. Bytes that the kernel had when it was given up
+    /// may have been reported to the program, so the answer is not "nothing" until the carrier has
+    /// brought them.
+    pub(crate) fn found_nothing(&self, rx: &mut Receiver, stream: &Stream) -> Received {
+        if stream.totals().received > 0 {
+            rx.promised = 0;
+        }
+        if rx.promised > 0 { Received::Owed } else { Received::Empty }
+    }
+
+    /// Returns true if the kernel's socket has nothing to say, because the session is away from it.
+    /// On the way home the carrier disconnects the socket for a moment, which looks like a hang-up.
+    pub(crate) fn is_deaf(&self) -> bool {
+        let is_remote = || matches!(self.transport(), Transport::RemoteTcp(_));
+        self.service.is_begun() || is_remote() && lock(&self.rx).phase == RxPhase::Ring
     }
 }

@@ -17,7 +17,8 @@
 //! that one without an answer has taken none, and the program goes on in the kernel. A datagram
 //! comes with the answer, and may be lost with a server that dies.
 
-use crate::process::library::library;
+use crate::host::Host;
+use crate::process::library::Library;
 use crate::remote::channel::{
     ANSWER_LIMIT, Answered, Channel, Failure, accept, arrived, room, scatter,
 };
@@ -53,18 +54,21 @@ pub(crate) struct Direct {
 pub(crate) struct Directs([Mutex<Option<Direct>>; DIRECT_MAX]);
 
 /// A connection that a call has taken.
-pub(crate) struct Taken<'a>(MutexGuard<'a, Option<Direct>>);
+pub(crate) struct Taken<'a> {
+    library: &'a Library,
+    place: MutexGuard<'a, Option<Direct>>,
+}
 
 impl Directs {
     /// Takes a connection of which `connection` has the bell. `None`: all are in use, or there is
     /// none.
-    pub(crate) fn take(&self, connection: u32) -> Option<Taken<'_>> {
+    pub(crate) fn take<'a>(&'a self, library: &'a Library, connection: u32) -> Option<Taken<'a>> {
         self.places().find_map(|mut place| {
             // One of a server that is gone is of no use any more.
             if place.as_ref().is_some_and(|direct| direct.connection != connection) {
                 *place = None;
             }
-            place.is_some().then_some(Taken(place))
+            place.is_some().then_some(Taken { library, place })
         })
     }
 
@@ -87,14 +91,15 @@ impl Directs {
 impl Taken<'_> {
     /// Makes a call. A connection whose server has not answered is dropped.
     pub(crate) fn ask<R>(&mut self, ask: impl FnOnce(&mut Channel) -> Answered<R>) -> Answered<R> {
-        self.use_it(|direct| library().with_stack(|| ask(&mut direct.channel)))
+        let library = self.library;
+        self.use_it(|direct| library.with_stack(|| ask(&mut direct.channel)))
     }
 
     fn use_it<R>(&mut self, work: impl FnOnce(&mut Direct) -> Answered<R>) -> Answered<R> {
-        let Some(direct) = self.0.as_mut() else { return Ok(Err(Failure::Gone)) };
+        let Some(direct) = self.place.as_mut() else { return Ok(Err(Failure::Gone)) };
         let done = work(direct);
         if done.is_err() {
-            *self.0 = None;
+            *self.place = None;
         }
         done
     }
@@ -141,11 +146,11 @@ impl Taken<'_> {
         begin: impl FnOnce(&mut Receiver, Deadline) -> Result<Receiving, CallError>,
         finish: impl FnOnce(&mut Channel, Receiving, Deadline) -> Answered<R>,
     ) -> Answered<ControlFlow<Ended, R>> {
+        let (library, limit) = (self.library, || Deadline::after(ANSWER_LIMIT));
         self.use_it(|direct| {
-            let (library, limit) = (library(), || Deadline::after(ANSWER_LIMIT));
             let receiver = &mut direct.channel.receiver;
             let receiving = library.with_stack(|| begin(receiver, limit()))?;
-            let ended = direct.wait(&receiving, until)?;
+            let ended = direct.wait(library.host(), &receiving, until)?;
             library.with_stack(|| {
                 if ended.is_some() {
                     // Its answer comes after that of the call, which may have data by now.
@@ -167,8 +172,13 @@ impl Direct {
     /// Waits for the answer. Returns what has ended the wait before. Handlers are put off
     /// meanwhile, because one that jumps out of the wait (siglongjmp(3)) would leave a call behind
     /// that takes the next bytes; a handler that is put off ends the wait.
-    fn wait(&mut self, receiving: &Receiving, until: Deadline) -> Result<Option<Ended>, CallError> {
-        let (host, receiver) = (library().host(), &mut self.channel.receiver);
+    fn wait(
+        &mut self,
+        host: &dyn Host,
+        receiving: &Receiving,
+        until: Deadline,
+    ) -> Result<Option<Ended>, CallError> {
+        let receiver = &mut self.channel.receiver;
         host.sleeps_on(Some(receiver.bell()));
         let come = receiver.wait(receiving, until, &|| host.is_wanted_outside());
         host.sleeps_on(None);

@@ -21,7 +21,7 @@ mod thread;
 use crate::fds::slot::Slot;
 use crate::host::lock::lock;
 use crate::process::engine::Engine;
-use crate::process::library::{Library, PerProcess, library};
+use crate::process::library::{Library, OwnSession, PerProcess, library};
 use crate::process::thresholds::measures_pace;
 use crate::remote::carry_server::CarryConnection;
 use crate::remote::delegation::{Delegation, LinkSockets};
@@ -111,7 +111,8 @@ fn hop_of(told: &HopT) -> LinkHop {
     LinkHop { link, mtu: told.mtu, is_cut: told.is_cut }
 }
 
-/// Wakes the threads of this process, which are to end, if there are any.
+/// Wakes the threads of this process, which are to end, if there are any. [`Engine::add_waker`]
+/// takes it as a callback without arguments.
 fn wake_threads() {
     if let Some(net) = library().net() {
         net.wake();
@@ -154,7 +155,7 @@ impl Net {
         };
         let net = NETS.of_or(library, || Box::new(make()))?.as_ref()?;
         if !net.has_thread.swap(true, Ordering::SeqCst) {
-            if !engine.spawn(library.host(), "sojourn-net", move || net.serve()) {
+            if !engine.spawn(library.host(), "sojourn-net", move || net.serve(engine)) {
                 net.has_thread.store(false, Ordering::SeqCst);
                 return None;
             }
@@ -168,7 +169,7 @@ impl Net {
     pub(crate) fn begin(
         &self,
         engine: &Engine,
-        session: &Session,
+        session: OwnSession<'_>,
         other: Stream,
         delegation: &Delegation,
         sockets: Option<LinkSockets>,
@@ -177,7 +178,7 @@ impl Net {
         // The server has begun the ring; this view of the stream is older than that.
         other.use_ring();
         let mut pump = lock(&self.pump);
-        if !self.has_link(&mut pump, terms, sockets) {
+        if !self.has_link(engine, &mut pump, terms, sockets) {
             return false;
         }
         let hop = hop_of(&terms.hop);
@@ -195,7 +196,7 @@ impl Net {
         lock(&self.delegated).insert(session.slot(), Delegated::of(terms));
         pump.insert(session.pump_number(), LinkId(terms.link), carried, now());
         self.count.fetch_add(1, Ordering::SeqCst);
-        crate::process::library::library().set_hears_packets(session, self.watch.packets());
+        session.library.set_hears_packets(&session, self.watch.packets());
         session.is_delegated.store(true, Ordering::SeqCst);
         if let Transport::RemoteTcp(tcp) = session.transport() {
             session.take_new_options(tcp, &mut pump);
@@ -205,8 +206,12 @@ impl Net {
     }
 
     /// Does `work` with the pump, and then serves sessions marked meanwhile.
-    pub(crate) fn with_pump<R>(&self, work: impl FnOnce(&mut Pump) -> R) -> R {
-        crate::process::library::library().with_stack(|| {
+    pub(crate) fn with_pump<R>(
+        &self,
+        library: &Library,
+        work: impl FnOnce(&mut Pump) -> R,
+    ) -> R {
+        library.with_stack(|| {
             let mut pump = lock(&self.pump);
             let answer = work(&mut pump);
             self.leave(pump);
@@ -237,8 +242,12 @@ impl Net {
 
     /// Takes the segments that have come for a session since it left the pump; its packets are the
     /// kernel's again.
-    pub(crate) fn in_transit(&self, parting: &ReturningSession) -> Option<InTransit> {
-        self.with_pump(|pump| pump.take_in_transit(&parting.carried.flow(), now()))
+    pub(crate) fn in_transit(
+        &self,
+        library: &Library,
+        parting: &ReturningSession,
+    ) -> Option<InTransit> {
+        self.with_pump(library, |pump| pump.take_in_transit(&parting.carried.flow(), now()))
     }
 
     /// Takes a frozen session out of the pump, for the way home. `None` if it was not here.
@@ -258,8 +267,8 @@ impl Net {
 
     /// Serves a session to which something has happened on this side; the thread that turns the
     /// pump does it, if another one does.
-    pub(crate) fn serve_one(&self, slot: Slot) {
-        crate::process::library::library().with_stack(|| self.serve_one_here(slot));
+    pub(crate) fn serve_one(&self, library: &Library, slot: Slot) {
+        library.with_stack(|| self.serve_one_here(slot));
     }
 
     fn serve_one_here(&self, slot: Slot) {
@@ -279,15 +288,15 @@ impl Net {
     /// Takes in arrived packets, for all sessions. Returns true if there were any; false as well if
     /// another thread turns the pump just now.
     #[inline]
-    pub(crate) fn turn(&self) -> bool {
-        self.count.load(Ordering::Relaxed) > 0 && self.turn_now(Pump::turn) == Some(true)
+    pub(crate) fn turn(&self, library: &Library) -> bool {
+        self.count.load(Ordering::Relaxed) > 0 && self.turn_now(library, Pump::turn) == Some(true)
     }
 
     /// Prepares the sleep of a call, as [`Watch::begin_sleep`] does, and does now what the pump
     /// might have left for later.
-    pub(crate) fn begin_sleep(&self, may_watch: bool) -> bool {
+    pub(crate) fn begin_sleep(&self, library: &Library, may_watch: bool) -> bool {
         let watches = self.watch.begin_sleep(may_watch);
-        crate::process::library::library().with_stack(|| {
+        library.with_stack(|| {
             if let Ok(mut pump) = self.pump.try_lock() {
                 pump.turn(false, now());
                 self.leave(pump);
@@ -300,16 +309,17 @@ impl Net {
     #[inline]
     pub(crate) fn turn_now<R>(
         &self,
+        library: &Library,
         turn: impl FnOnce(&mut Pump, bool, Instant) -> R,
     ) -> Option<R> {
         let mut pump = self.pump.try_lock().ok()?;
         if pump.is_quiet() {
             drop(pump);
-            self.serve_marked();
+            self.serve_marked(library);
             return None;
         }
         // A packet's way through the engine may need much stack.
-        Some(crate::process::library::library().with_stack(move || {
+        Some(library.with_stack(move || {
             let mut pump = pump;
             let at = now();
             self.watch.looked(at.as_micros());
@@ -348,11 +358,11 @@ impl Net {
 
     /// Serves sessions marked while this thread held the lock and did nothing under it.
     #[inline]
-    fn serve_marked(&self) {
+    fn serve_marked(&self, library: &Library) {
         // SYNC: after the lock was let go of; pairs with the store in `serve_one`.
         fence(Ordering::SeqCst);
         if self.has_marked.load(Ordering::SeqCst) {
-            crate::process::library::library().with_stack(|| {
+            library.with_stack(|| {
                 if let Some(pump) = self.take_marked() {
                     self.leave(pump);
                 }
@@ -385,6 +395,6 @@ impl Library {
     /// Takes in arrived packets, if there is a driver. Returns true if there were any.
     #[inline]
     pub(crate) fn turn_net(&self) -> bool {
-        self.net().is_some_and(Net::turn)
+        self.net().is_some_and(|net| net.turn(self))
     }
 }

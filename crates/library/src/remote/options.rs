@@ -17,7 +17,7 @@
 
 use crate::host::kernel;
 use crate::host::lock::lock;
-use crate::process::library::{FoundSession, Library};
+use crate::process::library::{FoundSession, Library, OwnSession};
 use crate::session::Session;
 use crate::session::directions::{RxPhase, Sender, TxPhase};
 use crate::session::identity::Generation;
@@ -74,7 +74,7 @@ pub enum Queue {
 
 /// A TCP session with another host, as it was when a call began.
 struct RemoteSession<'a> {
-    session: &'a Session,
+    session: OwnSession<'a>,
     /// The generation of its slot.
     generation: Generation,
     tcp: &'a RemoteTcp,
@@ -95,7 +95,7 @@ impl Library {
             self.go_home(fd, ReasonT::Option, false);
             return None;
         }
-        let Transport::RemoteTcp(tcp) = session.transport() else { return None };
+        let Transport::RemoteTcp(tcp) = session.session.transport() else { return None };
         Some(RemoteSession { session, generation, tcp })
     }
 
@@ -166,12 +166,12 @@ impl RemoteSession<'_> {
     }
 }
 
-impl Session {
-    fn ask<R>(&self, ask: impl FnOnce(&Carried, Instant) -> R) -> Option<R> {
+impl OwnSession<'_> {
+    fn ask<R>(self, ask: impl FnOnce(&Carried, Instant) -> R) -> Option<R> {
         if !self.is_delegated() {
             return None;
         }
-        crate::process::library::library().net()?.with_pump(|pump| {
+        self.library.net()?.with_pump(self.library, |pump| {
             let at = now();
             // Packets that have arrived count.
             pump.turn(false, at);
@@ -179,16 +179,9 @@ impl Session {
         })
     }
 
-    /// Notes the program's `SO_KEEPALIVE`, before the carrier switches it off in the kernel.
-    pub(crate) fn learn_keepalive(&self, tcp: &RemoteTcp) {
-        let _tx = lock(&self.tx);
-        let is_on = kernel::at(self.number()).and_then(sockopt::socket_keepalive);
-        tcp.keepalive.store(is_on.unwrap_or(false), Ordering::SeqCst);
-    }
-
     /// Takes over a new value of an option from the kernel's socket. Returns false if the engine
     /// does not obey the option.
-    fn option_set(&self, tcp: &RemoteTcp, set: OptionChange) -> bool {
+    fn option_set(self, tcp: &RemoteTcp, set: OptionChange) -> bool {
         let change = match set {
             OptionChange::NotRemote => return false,
             OptionChange::Obeyed(change) => change,
@@ -199,8 +192,8 @@ impl Session {
         };
         let mut is_obeyed = true;
         if self.is_delegated() {
-            if let Some(net) = crate::process::library::library().net() {
-                net.with_pump(|pump| {
+            if let Some(net) = self.library.net() {
+                net.with_pump(self.library, |pump| {
                     is_obeyed = self.set_in(tcp, pump, change);
                     pump.mark(self.pump_number());
                     pump.serve(false, now());
@@ -212,11 +205,37 @@ impl Session {
         // and then looks here, all under the pump's lock.
         tcp.has_new_options.store(true, Ordering::SeqCst);
         if self.is_delegated()
-            && let Some(net) = crate::process::library::library().net()
+            && let Some(net) = self.library.net()
         {
-            net.with_pump(|pump| self.take_new_options(tcp, pump));
+            net.with_pump(self.library, |pump| self.take_new_options(tcp, pump));
         }
         true
+    }
+
+    /// Returns the result of `FIONREAD` where the kernel has `kernels` bytes.
+    fn carried_input(self, kernels: usize) -> usize {
+        let held_back = self.ask(|carried, _| carried.held_back()).unwrap_or(0);
+        let rx = lock(&self.rx);
+        let (Some(stream), RxPhase::Ring) = (&rx.stream, rx.phase) else { return kernels };
+        let all = kernels + held_back + stream.available().unwrap_or(0);
+        // Bytes on their way from the kernel to the ring count: the program may have heard of them.
+        if stream.totals().received == 0 { all.max(rx.promised) } else { all }
+    }
+
+    /// Counts the bytes written and not acknowledged, or not sent, beside the kernel's.
+    fn carried_output(self, tx: &Sender, is_unsent: bool) -> usize {
+        let (Some(stream), TxPhase::Ring) = (&tx.stream, tx.phase) else { return 0 };
+        let unsent = self.ask(|carried, _| carried.unsent_bytes());
+        unsent.filter(|_| is_unsent).unwrap_or_else(|| stream.pending())
+    }
+}
+
+impl Session {
+    /// Notes the program's `SO_KEEPALIVE`, before the carrier switches it off in the kernel.
+    pub(crate) fn learn_keepalive(&self, tcp: &RemoteTcp) {
+        let _tx = lock(&self.tx);
+        let is_on = kernel::at(self.number()).and_then(sockopt::socket_keepalive);
+        tcp.keepalive.store(is_on.unwrap_or(false), Ordering::SeqCst);
     }
 
     fn set_in(&self, tcp: &RemoteTcp, pump: &mut Pump, change: Change) -> bool {
@@ -238,22 +257,5 @@ impl Session {
                 self.set_in(tcp, pump, change);
             }
         }
-    }
-
-    /// Returns the result of `FIONREAD` where the kernel has `kernels` bytes.
-    fn carried_input(&self, kernels: usize) -> usize {
-        let held_back = self.ask(|carried, _| carried.held_back()).unwrap_or(0);
-        let rx = lock(&self.rx);
-        let (Some(stream), RxPhase::Ring) = (&rx.stream, rx.phase) else { return kernels };
-        let all = kernels + held_back + stream.available().unwrap_or(0);
-        // Bytes on their way from the kernel to the ring count: the program may have heard of them.
-        if stream.totals().received == 0 { all.max(rx.promised) } else { all }
-    }
-
-    /// Counts the bytes written and not acknowledged, or not sent, beside the kernel's.
-    fn carried_output(&self, tx: &Sender, is_unsent: bool) -> usize {
-        let (Some(stream), TxPhase::Ring) = (&tx.stream, tx.phase) else { return 0 };
-        let unsent = self.ask(|carried, _| carried.unsent_bytes());
-        unsent.filter(|_| is_unsent).unwrap_or_else(|| stream.pending())
     }
 }

@@ -44,6 +44,7 @@ const SLOW_LIMIT: Duration = Duration::from_secs(20);
 /// The protocol server as the threads of this process see it.
 #[derive(Debug)]
 pub(crate) struct ProtocolServer {
+    library: &'static Library,
     /// `None`: the thread has ended.
     aside: Mutex<Option<Aside<Connected>>>,
     directs: Directs,
@@ -55,6 +56,7 @@ pub(crate) struct ProtocolServer {
 
 /// The state of the thread that has the connection.
 pub(crate) struct Connected {
+    library: &'static Library,
     channel: Option<Channel>,
     /// The number of `channel`, or of the one before it.
     number: u32,
@@ -81,7 +83,7 @@ struct DirectSocket {
 /// The process's connection, made with the first session that is to be handed over.
 static SERVERS: PerProcess<Option<ProtocolServer>> = PerProcess::new();
 
-/// Ends the thread.
+/// Ends the thread. [`Engine::add_waker`] takes it as a callback without arguments.
 fn end_thread() {
     if let Some(server) = library().protocol_server() {
         drop(lock(&server.aside).take());
@@ -101,12 +103,13 @@ impl Library {
     ) -> Option<&'static ProtocolServer> {
         let make = || {
             let Sides { aside, worker } = pair();
-            let work = move || worker.serve(|| Some(Connected::new()));
+            let work = move || worker.serve(|| Some(Connected::new(self)));
             if !engine.spawn(self.host(), "sojourn-served", work) {
                 return None;
             }
             engine.add_waker(end_thread);
             Some(ProtocolServer {
+                library: self,
                 aside: Mutex::new(Some(aside)),
                 directs: Directs::default(),
                 has_enough: AtomicBool::new(false),
@@ -133,7 +136,7 @@ impl ProtocolServer {
         self.has_enough.store(false, Ordering::SeqCst);
         // Without one, calls go by the thread.
         let number = self.call(|connected| Ok(connected.number))?;
-        if self.directs.take(number).is_none() {
+        if self.directs.take(self.library, number).is_none() {
             self.add_direct(number);
         }
         Ok(())
@@ -157,7 +160,7 @@ impl ProtocolServer {
         number: ServiceNumber,
         ask: impl FnOnce(&mut Channel) -> Answered<R> + Send,
     ) -> Result<R, Failure> {
-        match self.directs.take(number.connection) {
+        match self.directs.take(self.library, number.connection) {
             Some(mut taken) => taken.ask(ask).unwrap_or_else(|_| {
                 drop(taken);
                 self.lose(number);
@@ -256,10 +259,10 @@ impl ProtocolServer {
         number: ServiceNumber,
         ask: impl FnOnce(&mut Taken<'_>) -> Answered<R>,
     ) -> Option<Result<R, Failure>> {
-        let taken = self.directs.take(number.connection);
+        let taken = self.directs.take(self.library, number.connection);
         let taken = taken.or_else(|| {
             let is_made = self.add_direct(number.connection);
-            is_made.then(|| self.directs.take(number.connection)).flatten()
+            is_made.then(|| self.directs.take(self.library, number.connection)).flatten()
         });
         let mut taken = taken?;
         Some(ask(&mut taken).unwrap_or_else(|error| {
@@ -339,8 +342,9 @@ impl core::fmt::Debug for Connected {
 }
 
 impl Connected {
-    fn new() -> Self {
+    fn new(library: &'static Library) -> Self {
         Self {
+            library,
             channel: None,
             number: 0,
             group: [0; 2],
@@ -356,7 +360,7 @@ impl Connected {
             return Ok(());
         }
         self.lose();
-        let mut channel = Channel::new(open()?);
+        let mut channel = Channel::new(open(self.library)?);
         let bell = channel.within(ANSWER_LIMIT).bell().map_err(|_| Failure::Gone)?;
         accept(bell.ret)?;
         let bell = bell.bell.ok_or(Failure::Gone)?;
@@ -376,16 +380,15 @@ impl Connected {
         if self.channel.is_none() || self.number != connection || self.directs.len() >= DIRECT_MAX {
             return Err(Failure::Gone);
         }
-        let mut receiver = open()?;
-        let gone = |_| Failure::Gone;
+        let mut receiver = open(self.library)?;
         let group = TokenT { half: self.group };
         let deadline = Deadline::after(ANSWER_LIMIT);
-        accept(receiver.client.with_deadline(deadline).join(&group).map_err(gone)?)?;
+        accept(receiver.client.with_deadline(deadline).join(&group).map_err(|_| Failure::Gone)?)?;
         let transport = receiver.client.transport();
-        transport.set_wait(library().policy.wait());
+        transport.set_wait(self.library.policy.wait());
         self.made = self.made.wrapping_add(1);
-        let number = self.made;
-        let parted = transport.part_from_socket(Box::new(move || wake_server(number)));
+        let (library, number) = (self.library, self.made);
+        let parted = transport.part_from_socket(Box::new(move || wake_server(library, number)));
         let Parted { socket, ending } = parted.ok_or(Failure::Gone)?;
         self.directs.push(DirectSocket { number, socket, ending });
         Ok(Direct { channel: Channel::new(receiver), connection })
@@ -429,15 +432,15 @@ impl Connected {
 }
 
 /// Connects to the protocol server.
-fn open() -> Result<Receiver, Failure> {
-    let socket = open_socket(library(), SUFFIX).ok_or(Failure::Gone)?;
+fn open(library: &Library) -> Result<Receiver, Failure> {
+    let socket = open_socket(library, SUFFIX).ok_or(Failure::Gone)?;
     let connection = open_connection(socket, protocol_connect_options()).ok_or(Failure::Gone)?;
     Receiver::bind(connection, Deadline::after(ANSWER_LIMIT)).map_err(|_| Failure::Gone)
 }
 
 /// Wakes the server for a connection whose socket the thread has.
-fn wake_server(number: u32) {
-    let Some(server) = library().protocol_server() else { return };
+fn wake_server(library: &Library, number: u32) {
+    let Some(server) = library.protocol_server() else { return };
     let woken = server.call(|connected| {
         let direct = connected.directs.iter().find(|direct| direct.number == number);
         direct.map(|direct| direct.socket.wake_server()).ok_or(Failure::Gone)

@@ -12,7 +12,7 @@ use crate::host::epoll::bit;
 use crate::host::kernel;
 use crate::host::lock::lock;
 use crate::process::engine::Job;
-use crate::process::library::library;
+use crate::process::library::OwnSession;
 use crate::remote::channel::Failure;
 use crate::remote::protocol_server::ProtocolServer;
 use crate::session::identity::{Generation, InboxPlace};
@@ -39,10 +39,10 @@ pub(crate) enum Asked<R> {
     Unknown,
 }
 
-impl Session {
+impl OwnSession<'_> {
     /// Counts a call on a pending session as the kernel's, and returns true; or hands the session
     /// over, if no call sits in the kernel.
-    pub(crate) fn stays_in_kernel(&self, entry: &FdEntry, way: Direction) -> bool {
+    pub(crate) fn stays_in_kernel(self, entry: &FdEntry, way: Direction) -> bool {
         let is_over = {
             let _tx = lock(&self.tx);
             if !self.service.is_pending() {
@@ -54,7 +54,7 @@ impl Session {
                 entry.enter(way);
                 return true;
             }
-            let opened = library().protocol_server().map(|server| server.open(self.slot()));
+            let opened = self.library.protocol_server().map(|server| server.open(self.slot()));
             match opened {
                 Some(Ok(part)) => {
                     lock(&self.facts).token = Some(part.token);
@@ -75,7 +75,7 @@ impl Session {
     /// Asks the server about the session, of which the caller has seen this generation. The caller
     /// holds no lock of a set.
     pub(crate) fn ask_service<R>(
-        &self,
+        self,
         generation: Generation,
         ask: impl FnOnce(&ProtocolServer, ServiceNumber) -> Result<R, Failure>,
     ) -> Asked<R> {
@@ -86,7 +86,7 @@ impl Session {
         // Read before the call: the answer to it says nothing of a later receipt.
         let receipt = self.service.receipt();
         let asked =
-            library().protocol_server().map_or(Err(Failure::Gone), |server| ask(server, number));
+            self.library.protocol_server().map_or(Err(Failure::Gone), |server| ask(server, number));
         if matches!(asked, Ok(_) | Err(Failure::Refused(_))) {
             self.service.confirm(receipt);
         }
@@ -110,8 +110,8 @@ impl Session {
     }
 
     /// Releases the session to the kernel, and returns when that has it.
-    pub(crate) fn release(&self, number: ServiceNumber) {
-        let released = library().protocol_server().map(|server| server.release(number));
+    pub(crate) fn release(self, number: ServiceNumber) {
+        let released = self.library.protocol_server().map(|server| server.release(number));
         match released {
             None | Some(Err(Failure::Gone | Failure::Unanswered)) => {
                 self.await_kernel();
@@ -124,12 +124,12 @@ impl Session {
 
     /// Notes that the server is gone: the protocol thread ends the service when the kernel has the
     /// session again. Waits for that, unless this is a thread of the library's own. Returns false
-    /// if the connection was ended for what is not known, see [`Session::end_lost_service`].
-    fn await_kernel(&self) -> bool {
+    /// if the connection was ended for what is not known, see [`OwnSession::end_lost_service`].
+    fn await_kernel(self) -> bool {
         self.service.is_lost.store(true, Ordering::SeqCst);
-        library().push(Job::ServiceLost);
+        self.library.push(Job::ServiceLost);
         let tid = rustix::thread::gettid();
-        if library().engine().is_none_or(|engine| engine.is_own_thread(tid)) {
+        if self.library.engine().is_none_or(|engine| engine.is_own_thread(tid)) {
             return true;
         }
         let deadline = Deadline::after(LOST_LIMIT);
@@ -145,7 +145,7 @@ impl Session {
     /// Ends the service of a session whose server is gone. Returns false if the connection is ended
     /// with it: the server may have gone between an answer and the taking of its bytes, and they
     /// would come twice.
-    pub(crate) fn end_lost_service(&self) -> bool {
+    pub(crate) fn end_lost_service(self) -> bool {
         let is_confirmed = self.service.forget_receipt();
         if !is_confirmed {
             self.is_cut();
@@ -154,19 +154,9 @@ impl Session {
         is_confirmed
     }
 
-    /// Ends the connection, of whose bytes nobody knows which have been sent or received: it would
-    /// go on with some missing, or there twice. Returns the call's error.
-    #[cold]
-    pub(crate) fn is_cut(&self) -> Errno {
-        if let Ok(fd) = kernel::at(self.number()) {
-            let _ = rustix::net::connect_unspec(fd);
-        }
-        Errno::CONNRESET
-    }
-
     /// Ends the service: the session is the kernel's. The caller holds no lock of the session or of
     /// a set.
-    pub(crate) fn end_service(&self) {
+    pub(crate) fn end_service(self) {
         // Read first: once the session is detached nobody knows where its polls sleep.
         let place = self.place();
         if self.service.end() {
@@ -179,9 +169,9 @@ impl Session {
 
     /// Returns the events that hold. Locks of sets may be held, so a session that is not served any
     /// more is left to the protocol thread.
-    fn events_by_service(&self) -> Option<u32> {
+    fn events_by_service(self) -> Option<u32> {
         let number = self.service.number()?;
-        let server = library().protocol_server()?;
+        let server = self.library.protocol_server()?;
         match server.ready(number) {
             Ok(events) => Some(events),
             Err(failure) => {
@@ -191,17 +181,48 @@ impl Session {
         }
     }
 
-    fn leave_service_to_thread(&self, failure: Failure) {
+    fn leave_service_to_thread(self, failure: Failure) {
         if matches!(failure, Failure::Gone | Failure::Unanswered) {
             self.service.is_lost.store(true, Ordering::SeqCst);
-            library().push(Job::ServiceLost);
+            self.library.push(Job::ServiceLost);
         } else {
-            library().push(Job::ServiceEnded { slot: self.slot() });
+            self.library.push(Job::ServiceEnded { slot: self.slot() });
         }
     }
 
-    /// Tells what is ready; see [`Session::ready`].
-    pub(crate) fn ready_by_service(&self) -> Ready {
+    /// Tells what is known of readiness for the events `wanted`: what the server says of a session
+    /// that it serves, or what [`Session::ready_by_rings`] does.
+    pub(crate) fn ready(self, wanted: u32) -> Ready {
+        match self.service.is_any() {
+            true => self.ready_by_service(),
+            false => self.ready_by_rings(wanted),
+        }
+    }
+
+    /// Returns true if the kernel decides whether there is room, as [`OwnSession::ready`] says it:
+    /// who asks the kernel for less, because this is false, must hear of room from the ring.
+    pub(crate) fn kernel_decides_room(self) -> bool {
+        self.ready(bit::OUTPUT).output.is_none()
+    }
+
+    /// Asks for posts to the inbox. The caller looks at [`OwnSession::ready`] again before it
+    /// sleeps.
+    pub(crate) fn arm(self, input: bool, output: bool) {
+        match self.service.is_any() {
+            true => self.arm_by_service(input, output),
+            false => self.arm_by_rings(input, output),
+        }
+    }
+
+    /// Counts the bytes that `FIONREAD` must add to the kernel's count.
+    pub(crate) fn input_queue(self) -> usize {
+        match self.service.is_any() {
+            true => self.input_by_service(),
+            false => self.input_in_rings(),
+        }
+    }
+
+    fn ready_by_service(self) -> Ready {
         let none = Ready {
             input: false,
             output: None,
@@ -228,9 +249,9 @@ impl Session {
         }
     }
 
-    /// Has the server ring for what does not hold yet; see [`Session::arm`]. It would ring at once
+    /// Has the server ring for what does not hold yet; see [`OwnSession::arm`]. It would ring at once
     /// for what does, which an edge-triggered registration would take for one more edge.
-    pub(crate) fn arm_by_service(&self, input: bool, output: bool) {
+    fn arm_by_service(self, input: bool, output: bool) {
         if self.service.is_begun() {
             let events = self.events_by_service().unwrap_or(0);
             let has = |bits: u32| events & (bits | PEER_DONE | HUNG_UP | FAILED) != 0;
@@ -240,14 +261,14 @@ impl Session {
 
     /// Has the server ring for the next input, if a set has to hear of it: a call has found no more
     /// bytes, or less than it wanted.
-    pub(crate) fn arm_for_set(&self) {
+    pub(crate) fn arm_for_set(self) {
         if !self.set().is_none() {
             self.watch_by_service(true, false);
         }
     }
 
     /// Has the server ring for input or output, now if it is there.
-    pub(crate) fn watch_by_service(&self, input: bool, output: bool) {
+    pub(crate) fn watch_by_service(self, input: bool, output: bool) {
         let wanted = if input { READABLE | PEER_DONE } else { 0 };
         let wanted = wanted | if output { WRITABLE } else { 0 };
         let Some(number) = self.service.number().filter(|_| wanted != 0) else { return };
@@ -257,10 +278,33 @@ impl Session {
         if armed & wanted == wanted {
             return;
         }
-        let Some(server) = library().protocol_server() else { return };
+        let Some(server) = self.library.protocol_server() else { return };
         if let Err(failure) = server.watch(number, &self.service.armed) {
             self.leave_service_to_thread(failure);
         }
+    }
+
+    /// Counts the bytes that `FIONREAD` must add to the kernel's, as far as one call tells.
+    fn input_by_service(self) -> usize {
+        // FIONREAD of a UDP socket is the length of the next datagram.
+        let number = self.service.number().filter(|_| !self.is_udp());
+        let Some(number) = number else { return 0 };
+        let queued = self.library.protocol_server().map(|server| server.queued(number));
+        let queued = queued.and_then(Result::ok).unwrap_or(0);
+        // While the session is in the kernel the server looks at the same bytes.
+        queued.saturating_sub(kernel::input_queue(self.number()))
+    }
+}
+
+impl Session {
+    /// Ends the connection, of whose bytes nobody knows which have been sent or received: it would
+    /// go on with some missing, or there twice. Returns the call's error.
+    #[cold]
+    pub(crate) fn is_cut(&self) -> Errno {
+        if let Ok(fd) = kernel::at(self.number()) {
+            let _ = rustix::net::connect_unspec(fd);
+        }
+        Errno::CONNRESET
     }
 
     /// Notes that the server has rung for the session: nothing is watched for any more.
@@ -270,16 +314,5 @@ impl Session {
         if let Some(place) = self.place() {
             place.post();
         }
-    }
-
-    /// Counts the bytes that `FIONREAD` must add to the kernel's, as far as one call tells.
-    pub(crate) fn input_by_service(&self) -> usize {
-        // FIONREAD of a UDP socket is the length of the next datagram.
-        let number = self.service.number().filter(|_| !self.is_udp());
-        let Some(number) = number else { return 0 };
-        let queued = library().protocol_server().map(|server| server.queued(number));
-        let queued = queued.and_then(Result::ok).unwrap_or(0);
-        // While the session is in the kernel the server looks at the same bytes.
-        queued.saturating_sub(kernel::input_queue(self.number()))
     }
 }

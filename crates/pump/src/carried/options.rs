@@ -78,6 +78,7 @@ fn apply(connection: &mut Connection, change: Change, found: &TcpOptions, now: I
         Change::UserTimeout => connection.set_user_timeout(found.user_timeout),
         Change::SendBuffer if found.sndbuf_locked => connection.set_sndbuf(found.sndbuf),
         Change::ReceiveBuffer if found.rcvbuf_locked => connection.set_rcvbuf(found.rcvbuf),
+        // A size that the program has not set is the kernel's, whose sizes grow by themselves.
         Change::SendBuffer | Change::ReceiveBuffer => {}
         // `Carried::set` has done this: the frame's header changes as well.
         Change::Header => {}

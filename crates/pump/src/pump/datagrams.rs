@@ -85,6 +85,7 @@ impl Pump {
         };
         let Ok(prepared) = prepared else { return Sent::Kernel };
         let Some(header) = one.header(target, &route, ip) else { return Sent::Kernel };
+        // More bytes than any datagram has: the kernel refuses them (`udp_sendmsg`).
         let gathered = gather(parts, scratch);
         let Some(payload) = gathered else { return Sent::Kernel };
         let (ecn, has_checksum) = (TrafficClass(ip.traffic_class).ecn(), prepared.checksum);

@@ -48,9 +48,7 @@ fn is_v6(end: BorrowedFd<'_>) -> bool {
 /// Returns true if explicit congestion notification was agreed (RFC 3168). The engine could do it,
 /// but a socket that is put back into the kernel cannot be told.
 fn marks_congestion(end: BorrowedFd<'_>) -> bool {
-    let mut info = [0; tcp_info::LEN];
-    option(end, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info).is_ok()
-        && tcp_info::read(&info).options & tcp_info::ECN != 0
+    tcp_info::of(end).is_ok_and(|info| info.options & tcp_info::ECN != 0)
 }
 
 /// Returns an option's value; 0 for an option that this kernel does not have.

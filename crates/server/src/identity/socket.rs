@@ -13,6 +13,7 @@ use rustix::fd::BorrowedFd;
 use rustix::net::sockopt;
 use rustix::net::{AddressFamily, SocketAddrAny, SocketAddrUnix, SocketType};
 use sojourn_options::Kind;
+use sojourn_pump::tcp_info;
 use sojourn_session::{Inode, KindT, ReasonT};
 use sojourn_shm::sockopt::option;
 use sojourn_wire::SocketCookie;
@@ -71,9 +72,7 @@ fn tcp(
     SocketFacts { local, remote, inode, cookie }: SocketFacts,
     diag: &mut Diag,
 ) -> Result<Identity, ReasonT> {
-    let mut info = [0; 8];
-    let state = option(end, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info);
-    if state.is_err() || info[0] != ESTABLISHED {
+    if tcp_info::of(end).map(|info| info.state) != Ok(ESTABLISHED) {
         return Err(ReasonT::State);
     }
     let address = |any: SocketAddrAny| SocketAddr::try_from(any).map(canonical);

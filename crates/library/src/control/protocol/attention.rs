@@ -3,7 +3,7 @@
 //! A look takes one off the inbox's allowance, unless it finds that a signal is due: bytes have
 //! come. An inbox that is not listened to for a while delays only peers of one user, as it has no
 //! others, and only what their sessions hear of by attention alone. Not here: the number of looks
-//! (`allowance`), and what a session does then (`Session::attend`).
+//! (`allowance`), and what a session does then (`OwnSession::attend`).
 
 use super::thread::{OwnInbox, Thread};
 use core::time::Duration;
@@ -31,8 +31,8 @@ impl Thread {
         inbox.inbox.take_attention(&mut |slot| slots.extend(inbox.slots.get(&slot).copied()));
         let mut is_due = false;
         for slot in slots {
-            if let Some(session) = self.engine.pool.session(slot) {
-                is_due |= self.signal(session);
+            if let Some(session) = self.library.session_in(slot) {
+                is_due |= self.signal(&session);
                 session.attend();
             }
         }

@@ -143,7 +143,7 @@ impl Thread {
     pub(super) fn leave_for_rings(&self) {
         let joined = self.joined.values().map(|joined| joined.slot);
         for slot in joined.chain(self.serving.slots.iter().copied()) {
-            if let Some(session) = self.engine.pool.session(slot) {
+            if let Some(session) = self.library.session_in(slot) {
                 session.leave(ReasonT::Ring, false);
             }
         }
@@ -155,7 +155,7 @@ impl Thread {
 
     /// Goes on with a session's flush whenever the kernel has room.
     pub(super) fn follow(&self, slot: Slot) {
-        let Some(session) = self.engine.pool.session(slot) else { return };
+        let Some(session) = self.library.session_in(slot) else { return };
         if !session.is_flushing.load(Ordering::SeqCst) {
             return;
         }
@@ -222,7 +222,7 @@ impl Thread {
     /// slot in the inbox, which may soon be another's.
     pub(super) fn unwatch(&mut self, local: LocalNumber, reason: ReasonT) -> Option<Joined> {
         let joined = self.joined.remove(&local)?;
-        // A close has done this already, before the kernel's: see `Session::close`.
+        // A close has done this already, before the kernel's: see `OwnSession::close`.
         if reason != ReasonT::Closed
             && let Ok(fd) = kernel::at(joined.offer.fd)
         {

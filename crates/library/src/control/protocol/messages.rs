@@ -170,7 +170,7 @@ impl Thread {
         let net =
             Net::start(self.library, self.engine).filter(|net| net.server.is_there(self.library));
         let begins = net.zip(other).is_some_and(|(net, other)| match session.kind() {
-            KindT::Udp => net.begin_datagrams(session, other, delegation, sockets),
+            KindT::Udp => net.begin_datagrams(self.engine, session, other, delegation, sockets),
             _ => net.begin(self.engine, session, other, delegation, sockets),
         });
         // The thread that froze the stream before this may not have found the session here.

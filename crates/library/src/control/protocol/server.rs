@@ -73,7 +73,7 @@ impl Thread {
                 client.with_deadline(deadline).adopt(Some(end.as_fd()), &what, stream.0, side).ok()
             });
             if told == Some(Some(false)) {
-                unknown.extend(self.engine.pool.session(slot));
+                unknown.extend(self.library.session_in(slot));
             }
         }
         // A server that does not know a UDP socket has given the datagrams that it found to the
@@ -92,7 +92,7 @@ impl Thread {
         // A session that the server had begun to carry waits for the next server; one that it had
         // not taken out is still the kernel's.
         let slots: Vec<Slot> = self.joined.values().map(|joined| joined.slot).collect();
-        for session in slots.into_iter().filter_map(|slot| self.engine.pool.session(slot)) {
+        for session in slots.into_iter().filter_map(|slot| self.library.session_in(slot)) {
             session.carrier_is_lost();
         }
         self.search.lost(self.served_since.elapsed());

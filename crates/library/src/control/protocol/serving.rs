@@ -9,6 +9,7 @@ use super::thread::Thread;
 use crate::fds::slot::{SetNumber, Slot};
 use crate::host::kernel;
 use crate::moves::offer::Offer;
+use crate::process::library::OwnSession;
 use crate::remote::carry_server::ANSWER_LIMIT;
 use crate::remote::protocol_server::ProtocolServer;
 use crate::session::Session;
@@ -99,9 +100,9 @@ impl Thread {
         Some(inbox)
     }
 
-    fn served(&self) -> impl Iterator<Item = &'static Session> {
-        let pool = &self.engine.pool;
-        self.serving.slots.iter().filter_map(|slot| pool.session(*slot))
+    fn served(&self) -> impl Iterator<Item = OwnSession<'static>> {
+        let library = self.library;
+        self.serving.slots.iter().filter_map(|slot| library.session_in(*slot))
     }
 
     /// Forgets the sessions that are home.
@@ -138,16 +139,16 @@ impl Thread {
     /// Ends the service of lost sessions that the kernel has again.
     pub(super) fn look_after_lost(&mut self) {
         let Some(since) = self.serving.lost_since else { return };
-        let is_lost = |session: &&Session| {
+        let is_lost = |session: &OwnSession<'_>| {
             session.service.is_begun() && session.service.is_lost.load(Ordering::SeqCst)
         };
-        let lost: Vec<&'static Session> = self.served().filter(is_lost).collect();
+        let lost: Vec<OwnSession<'_>> = self.served().filter(is_lost).collect();
         if !self.has_client && !lost.is_empty() {
             self.connect();
         }
         let mut is_any_away = false;
         for session in lost {
-            if since.elapsed() < LOST_LIMIT && self.is_away(session) {
+            if since.elapsed() < LOST_LIMIT && self.is_away(&session) {
                 is_any_away = true;
             } else {
                 session.end_lost_service();
@@ -173,7 +174,7 @@ impl Thread {
 
     /// Looks at a session of which the server has said that it does not serve it any more.
     pub(super) fn follow_service(&self, slot: Slot) {
-        if let Some(session) = self.engine.pool.session(slot)
+        if let Some(session) = self.library.session_in(slot)
             && let Some(number) = session.service.number()
             && let Some(server) = self.library.protocol_server()
             && server.ready(number).is_err()

@@ -10,10 +10,9 @@ use super::{Attempt, ReceiveOutcome, UdpSession};
 use crate::io::call_flags::Recv;
 use crate::io::receive::after_wait;
 use crate::io::served::waited;
-use crate::process::library::library;
+use crate::process::library::OwnSession;
 use crate::remote::direct::Ended;
 use crate::remote::served::Asked;
-use crate::session::Session;
 use crate::session::datagram::{Datagram, MessageRoom};
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering;
@@ -51,7 +50,7 @@ impl UdpSession<'_> {
                     return Some(Ok(ReceiveOutcome::Here(datagram)));
                 }
                 // The server has looked once more before it ended the wait.
-                Asked::Answer(ControlFlow::Break(ended)) => waited(ended, until),
+                Asked::Answer(ControlFlow::Break(ended)) => waited(session.library.host(), ended, until),
                 Asked::Refused(Errno::AGAIN) if may_wait => session.wait_served(true, false, until),
                 Asked::Refused(error) => {
                     if error == Errno::AGAIN {
@@ -112,12 +111,12 @@ impl UdpSession<'_> {
     }
 }
 
-impl Session {
+impl OwnSession<'_> {
     /// Returns the length (bytes) of the next datagram, as the server says.
-    pub(super) fn next_datagram_by_service(&self) -> Option<usize> {
+    pub(super) fn next_datagram_by_service(self) -> Option<usize> {
         let number = self.service.number()?;
         let into = &mut MessageRoom { bufs: &mut [], messages: &mut None };
-        let next = library().protocol_server()?.receive_from(number, into, true);
+        let next = self.library.protocol_server()?.receive_from(number, into, true);
         next.ok().map(|datagram| datagram.len)
     }
 }

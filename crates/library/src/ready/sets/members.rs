@@ -194,7 +194,7 @@ impl Library {
         let is_of_this = self.own_set(word).is_some_and(|own| session.set() == own.number);
         let is_back = !entry.has(mark::ALIASED | mark::SETS)
             && is_of_this
-            && Joining::of(session, generation)
+            && Joining::of(&session, generation)
                 .is_some_and(|joining| joining.join(&pooled.set, fd));
         if !is_back {
             self.go_home_for_set(fd);
@@ -248,7 +248,7 @@ mod tests {
             .unwrap();
         let entry = library().table.known(fd).unwrap();
         let FoundSession { session, generation } = library().own_session(entry).unwrap();
-        let joining = Joining::of(session, generation).unwrap();
+        let joining = Joining::of(&session, generation).unwrap();
         for end in [1, 0] {
             library().go_home(pair.fd(end), ReasonT::User, false);
             assert!(!is_away(pair.fd(end)));
@@ -274,6 +274,6 @@ mod tests {
             .unwrap();
         entry.set.store(word, Ordering::SeqCst);
         let session = library().own_session(entry).unwrap().session;
-        assert!(!library().set_joined(fd, session));
+        assert!(!library().set_joined(fd, &session));
     }
 }

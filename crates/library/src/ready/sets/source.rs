@@ -3,9 +3,8 @@
 //! Not here: the sets (`super`), and one set's waiting (`crate::ready::set_wait`).
 
 use crate::host::kernel;
-use crate::process::library::Library;
+use crate::process::library::{Library, OwnSession};
 use crate::ready::set_readiness::{ReadinessSource, RingReadiness};
-use crate::session::Session;
 use rustix::event::PollFlags;
 
 impl ReadinessSource for Library {
@@ -14,7 +13,7 @@ impl ReadinessSource for Library {
     }
 
     fn begin_sleep(&self) -> bool {
-        self.net().is_some_and(|net| net.begin_sleep(true))
+        self.net().is_some_and(|net| net.begin_sleep(self, true))
     }
 
     fn end_sleep(&self, watches: bool) {
@@ -39,7 +38,7 @@ impl ReadinessSource for Library {
     }
 
     fn kernel_decides_room(&self, fd: i32) -> bool {
-        self.session_of(fd).is_none_or(Session::kernel_decides_room)
+        self.session_of(fd).is_none_or(OwnSession::kernel_decides_room)
     }
 
     fn arm(&self, fd: i32, input: bool, output: bool) {
@@ -49,7 +48,7 @@ impl ReadinessSource for Library {
     }
 
     fn kernel(&self, fd: i32, events: u32) -> u32 {
-        if self.session_of(fd).is_some_and(Session::is_deaf) {
+        if self.session_of(fd).is_some_and(|session| session.is_deaf()) {
             return 0;
         }
         let wanted = PollFlags::from_bits_retain(events as u16);

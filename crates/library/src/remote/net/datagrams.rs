@@ -7,8 +7,8 @@ use super::{Delegated, Net, hop_of};
 use crate::fds::slot::Slot;
 use crate::host::kernel;
 use crate::host::lock::lock;
-use crate::process::engine::Job;
-use crate::process::library::library;
+use crate::process::engine::{Engine, Job};
+use crate::process::library::{Library, OwnSession};
 use crate::remote::carry_server::ANSWER_LIMIT;
 use crate::remote::delegation::{Delegation, LinkSockets};
 use crate::session::Session;
@@ -69,7 +69,8 @@ impl Net {
     /// Returns false if that is impossible; the server learns of it when the session leaves.
     pub(crate) fn begin_datagrams(
         &self,
-        session: &Session,
+        engine: &Engine,
+        session: OwnSession<'_>,
         other: Stream,
         delegation: &Delegation,
         sockets: Option<LinkSockets>,
@@ -81,7 +82,7 @@ impl Net {
         let terms = &delegation.terms;
         let Some(socket) = made.map(|socket| Arc::new(Mutex::new(socket))) else { return false };
         let mut pump = lock(&self.pump);
-        if !self.has_link(&mut pump, terms, sockets) {
+        if !self.has_link(engine, &mut pump, terms, sockets) {
             return false;
         }
         // SYNC: under the pump's lock, before the claim; pairs with `withdraw`, for the same reason
@@ -94,10 +95,10 @@ impl Net {
         }
         lock(&self.delegated).insert(session.slot(), Delegated::of(terms));
         let one =
-            Datagrams::new(Arc::clone(&socket), other, LinkId(terms.link), is_v6_only(session));
+            Datagrams::new(Arc::clone(&socket), other, LinkId(terms.link), is_v6_only(&session));
         pump.insert_datagrams(session.pump_number(), one, now());
         self.count.fetch_add(1, Ordering::SeqCst);
-        library().set_hears_packets(session, self.watch.packets());
+        session.library.set_hears_packets(&session, self.watch.packets());
         session.is_delegated.store(true, Ordering::SeqCst);
         self.leave(pump);
         session.receives_datagrams(socket);
@@ -109,7 +110,7 @@ impl Net {
     /// server gives them to the kernel.
     fn return_in_transit(
         &self,
-        session: &Session,
+        session: OwnSession<'_>,
         terms: &DelegateT,
         socket: Arc<Mutex<Socket>>,
         other: Stream,
@@ -119,13 +120,13 @@ impl Net {
         while !other.has_flushed() && !deadline.is_over() {
             std::thread::sleep(IN_TRANSIT_SLICE);
         }
-        let one = Datagrams::new(socket, other, LinkId(terms.link), is_v6_only(session));
-        let record = self.with_pump(|pump| {
+        let one = Datagrams::new(socket, other, LinkId(terms.link), is_v6_only(&session));
+        let record = self.with_pump(session.library, |pump| {
             pump.insert_datagrams(session.pump_number(), one, now());
             pump.remove_datagrams(session.pump_number(), now())?.leave()
         });
         if let Some(record) = record.filter(has_unread) {
-            self.give_unread(DelegationToken(terms.token), &record);
+            self.give_unread(session.library, DelegationToken(terms.token), &record);
         }
     }
 
@@ -142,8 +143,13 @@ impl Net {
     }
 
     /// Gives unread datagrams to the server. Returns false if there is no server.
-    pub(crate) fn give_unread(&self, token: DelegationToken, record: &SessionRecord) -> bool {
-        self.server.give_back(library(), None, token, false, record).is_some()
+    pub(crate) fn give_unread(
+        &self,
+        library: &Library,
+        token: DelegationToken,
+        record: &SessionRecord,
+    ) -> bool {
+        self.server.give_back(library, None, token, false, record).is_some()
     }
 
     /// Takes over the route to an address.
@@ -159,7 +165,7 @@ impl Net {
     /// Sends a datagram. Returns false if the kernel has to.
     fn send_datagram(
         &self,
-        session: &Session,
+        session: OwnSession<'_>,
         target: Option<SocketAddr>,
         parts: &[IoSlice<'_>],
         segment: Option<u16>,
@@ -180,22 +186,22 @@ impl Net {
         };
         if let Some(to) = asks {
             let local = lock(&session.facts).local;
-            library().push(Job::AskRoute { local, to });
+            session.library.push(Job::AskRoute { local, to });
         }
         is_sent
     }
 }
 
-impl Session {
+impl OwnSession<'_> {
     /// Sends a datagram past the kernel. Returns false if the kernel has to.
     pub(crate) fn send_past(
-        &self,
+        self,
         target: Option<SocketAddr>,
         parts: &[IoSlice<'_>],
         segment: Option<u16>,
     ) -> bool {
-        let Some(net) = library().net().filter(|_| self.is_delegated()) else { return false };
+        let Some(net) = self.library.net().filter(|_| self.is_delegated()) else { return false };
         self.has_asked.store(true, Ordering::Relaxed);
-        library().with_stack(|| net.send_datagram(self, target, parts, segment))
+        self.library.with_stack(|| net.send_datagram(self, target, parts, segment))
     }
 }

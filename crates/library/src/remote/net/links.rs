@@ -6,7 +6,7 @@
 
 use super::Net;
 use crate::host::lock::lock;
-use crate::process::library::library;
+use crate::process::engine::Engine;
 use crate::remote::delegation::LinkSockets;
 use rustix::fd::AsRawFd;
 use rustix::net::AddressFamily;
@@ -22,6 +22,7 @@ impl Net {
     /// it.
     pub(super) fn has_link(
         &self,
+        engine: &Engine,
         pump: &mut Pump,
         terms: &DelegateT,
         sockets: Option<LinkSockets>,
@@ -29,15 +30,20 @@ impl Net {
         if pump.has_link(LinkId(terms.link)) {
             return true;
         }
-        let opened = sockets.and_then(|sockets| self.open_link(terms.ring, sockets));
+        let opened = sockets.and_then(|sockets| self.open_link(engine, terms.ring, sockets));
         opened.map(|packets| pump.add_link(LinkId(terms.link), packets, now())).is_some()
     }
 
-    fn open_link(&self, ring: RingT, sockets: LinkSockets) -> Option<Box<dyn Interface + Send>> {
+    fn open_link(
+        &self,
+        engine: &Engine,
+        ring: RingT,
+        sockets: LinkSockets,
+    ) -> Option<Box<dyn Interface + Send>> {
         let RingT { slot_len, slots } = ring;
         let LinkSockets { packets: socket, xdp } = sockets;
         if domain_of(&socket) == Ok(AddressFamily::UNIX) {
-            return self.open_driver(socket);
+            return self.open_driver(engine, socket);
         }
         let socket = socket.into_owned();
         let packets: Box<dyn Interface + Send> = match slots {
@@ -46,7 +52,7 @@ impl Net {
         };
         self.watch.add(packets.wait_fd()?).ok()?;
         Some(match xdp {
-            Some(xdp) => self.with_xdp(packets, xdp),
+            Some(xdp) => self.with_xdp(engine, packets, xdp),
             None => packets,
         })
     }
@@ -55,6 +61,7 @@ impl Net {
     /// an interface whose queues have owners, all frames go by the packet socket.
     fn with_xdp(
         &self,
+        engine: &Engine,
         packets: Box<dyn Interface + Send>,
         socket: MovableFd,
     ) -> Box<dyn Interface + Send> {
@@ -65,15 +72,19 @@ impl Net {
                 Box::new(WithXdp::new(packets, sender))
             }
             Err(_) => {
-                library().engine().iter().for_each(|engine| engine.own.forget(number));
+                engine.own.forget(number);
                 packets
             }
         }
     }
 
     /// Opens an interface that a driver has, of which `socket` is a connection.
-    fn open_driver(&self, socket: MovableFd) -> Option<Box<dyn Interface + Send>> {
-        let (own, number) = (&library().engine()?.own, socket.number());
+    fn open_driver(
+        &self,
+        engine: &Engine,
+        socket: MovableFd,
+    ) -> Option<Box<dyn Interface + Send>> {
+        let (own, number) = (&engine.own, socket.number());
         // The library knows the connection's number, since the server has sent it. The bell's has
         // to be known, too, and out of the program's way.
         let place = |bell| Ok(own.make(true, || Ok(bell))?.into_owned());

@@ -6,7 +6,6 @@
 use super::{EVENTS, NEVER, Net, SLACK_US, TICK, WAKE};
 use crate::host::lock::lock;
 use crate::process::engine::Engine;
-use crate::process::library::library;
 use core::sync::atomic::Ordering;
 use rustix::event::Timespec;
 use rustix::event::epoll;
@@ -18,7 +17,7 @@ use sojourn_pump::{Pump, now};
 impl Net {
     /// Runs the thread. It ends if the program has closed the thread's set, a number that is not
     /// its own: then calls alone turn the pump.
-    pub(super) fn serve(&self) {
+    pub(super) fn serve(&self, engine: &Engine) {
         let mut events = Vec::with_capacity(EVENTS);
         loop {
             let was_turned = self.was_turned.load(Ordering::Relaxed);
@@ -26,15 +25,14 @@ impl Net {
             let at = now();
             pump.turn(false, at);
             let soon = was_turned.then(|| Instant::from_micros(at.as_micros() + SLACK_US));
-            let idle = self.close_idle_links(&mut pump);
+            let idle = self.close_idle_links(engine, &mut pump);
             let next = [soon, idle, pump.next_timeout()].into_iter().flatten().min();
             self.looks_at.store(next.map_or(NEVER, Instant::as_micros), Ordering::Relaxed);
             self.leave(pump);
             // This turn was not a call's. If a call has turned meanwhile, its next turn sets the
             // flag in time.
             self.was_turned.store(false, Ordering::Relaxed);
-            let is_over = library().engine().is_some_and(Engine::is_ending);
-            if is_over || self.sleep(&mut events, next).is_err() {
+            if engine.is_ending() || self.sleep(&mut events, next).is_err() {
                 return;
             }
         }
@@ -68,15 +66,13 @@ impl Net {
     }
 
     /// Closes interfaces that have not been used for a while. Returns the time of the next look.
-    fn close_idle_links(&self, pump: &mut Pump) -> Option<Instant> {
+    fn close_idle_links(&self, engine: &Engine, pump: &mut Pump) -> Option<Instant> {
         while let Some(packets) = pump.take_idle_link(now()) {
             if let Some(fd) = packets.wait_fd() {
                 self.watch.remove(fd);
-                if let Some(engine) = library().engine() {
-                    engine.own.forget(fd.as_raw_fd());
-                    let beside = lock(&self.beside).remove(&fd.as_raw_fd());
-                    beside.into_iter().for_each(|number| engine.own.forget(number));
-                }
+                engine.own.forget(fd.as_raw_fd());
+                let beside = lock(&self.beside).remove(&fd.as_raw_fd());
+                beside.into_iter().for_each(|number| engine.own.forget(number));
             }
         }
         pump.next_idle_link()

@@ -51,7 +51,7 @@ fn a_server_that_always_has_more_to_tell_is_asked_once_for_each_ring() {
     let (bell, rings) = std::os::unix::net::UnixStream::pair().unwrap();
     rings.set_nonblocking(true).unwrap();
     while std::io::Write::write(&mut &rings, &[0; 4096]).is_ok() {}
-    let mut connected = Connected::new();
+    let mut connected = Connected::new(library());
     (connected.channel, connected.bell) = (Some(Channel::new(receiver)), Some(bell.into()));
     let told = connected.collect().unwrap();
     assert_eq!((told.len(), asked.load(Ordering::SeqCst)), (READY_MAX as usize, 1));
