@@ -307,6 +307,8 @@ impl Session {
         let mut is_in_kernel = !matches!(rx.phase, RxPhase::Home | RxPhase::Ring);
         let is_readable = match (&rx.stream, rx.phase) {
             (Some(_), RxPhase::Ring | RxPhase::Joined) if !is_wanted => false,
+            // The carrier is about to bring the bytes, and a receive waits for it.
+            (Some(_), RxPhase::Ring) if rx.is_promised() => true,
             (Some(stream), RxPhase::Ring | RxPhase::Joined) => match stream.available() {
                 Ok(len) => len > 0,
                 // The program's next call returns the violation, so it has to be made.

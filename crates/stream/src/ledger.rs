@@ -42,6 +42,8 @@ pub struct Ledger {
     figures: [AtomicU32; FIGURES_WORDS],
     /// Not 0: the program reads from the kernel no more.
     has_given_up: AtomicU32,
+    /// Not 0: the program has to give up the kernel, whatever it has not read there.
+    must_give_up: AtomicU32,
     /// The reason for which the carrier calls the session home; 0: none yet.
     reason: AtomicU32,
     times: Times,
@@ -58,6 +60,7 @@ impl Ledger {
             copies: [const { [const { AtomicU32::new(0) }; LEDGER_WORDS] }; 2],
             figures: [const { AtomicU32::new(0) }; FIGURES_WORDS],
             has_given_up: AtomicU32::new(0),
+            must_give_up: AtomicU32::new(0),
             reason: AtomicU32::new(0),
             times: Times::new(),
         }
@@ -85,6 +88,19 @@ impl Ledger {
     pub fn has_given_up(&self) -> bool {
         // SYNC: acquire; pairs with the release in `give_up_kernel`.
         self.has_given_up.load(Ordering::Acquire) != 0
+    }
+
+    /// Has the program give up the kernel even where it has bytes to read there. What the program
+    /// writes waits in its ring until then.
+    pub fn urge(&self) {
+        // SYNC: release; pairs with the acquire in `must_give_up`.
+        self.must_give_up.store(1, Ordering::Release);
+    }
+
+    /// Returns true if the program has to give up the kernel now.
+    pub fn must_give_up(&self) -> bool {
+        // SYNC: acquire; pairs with the release in `urge`.
+        self.must_give_up.load(Ordering::Acquire) != 0
     }
 
     /// Takes the session for the carrier, which begins to take it out of its socket. Returns false

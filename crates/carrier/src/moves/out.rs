@@ -33,7 +33,8 @@ use sojourn_stream::Traffic;
 use sojourn_wire::{Protocol, SocketCookie};
 
 /// How long the program has to give up the kernel while its packets still come there
-/// (microseconds). One that always has unread bytes there cannot, so nothing more comes after that.
+/// (microseconds), and while it has bytes to read there. After that nothing more comes, and the
+/// record takes what the program has not read.
 const ASK_LIMIT_US: u64 = 2_000;
 /// How long a session may be deaf because its program does not give up the kernel (microseconds).
 /// After that the kernel gets its packets again, until the program does.
@@ -216,6 +217,8 @@ impl Carrier {
         waiting: &mut Waiting,
     ) -> Result<(), TakeError> {
         waiting.turned = Some(self.turn(key, next_hop, waiting)?);
+        // A program that does not read what it has may not do so before it has sent something.
+        waiting.stream.ledger().urge();
         // Packets on their way past the filter may have left a gap, which nothing would fill any
         // more.
         if !is_quiet(waiting) {

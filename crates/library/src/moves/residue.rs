@@ -70,11 +70,14 @@ impl OwnSession<'_> {
     pub(crate) fn wait_for_flush(self, may_wait: bool) -> bool {
         let Some(stream) = self.stream() else { return false };
         let seen = match lock(&self.rx).phase {
-            RxPhase::Residue(residue) => residue.seen_news,
-            // The carrier brings bytes that the kernel had: no flush has begun.
-            _ => 0,
+            RxPhase::Residue(residue) => Some(residue.seen_news),
+            _ => None,
         };
-        let has_news = || stream.flush_news() != seen;
+        let has_news = || match seen {
+            Some(seen) => stream.flush_news() != seen,
+            // No flush has begun: the carrier brings bytes that the kernel had, to the ring.
+            None => stream.may_read(),
+        };
         let (begun, until) = (now_ns(), self.library.patience.until(FLUSH_SPIN));
         while !has_news() && !until.is_over() {
             core::hint::spin_loop();

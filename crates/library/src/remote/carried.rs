@@ -62,7 +62,9 @@ impl OwnSession<'_> {
             // The carrier begins its ring only when nothing comes to the kernel's socket any more.
             // A poll may have reported the bytes that are still there, and the call that follows it
             // must not wait for the carrier to bring them: calls take them out of the kernel first.
-            if kernel::input_queue(self.number()) > 0 {
+            // A program that reads none of them would have all that it writes wait in its ring, so
+            // the carrier does not wait long for that.
+            if kernel::input_queue(self.number()) > 0 && !stream.ledger().must_give_up() {
                 return;
             }
             // Some may have come since this look.
@@ -162,8 +164,9 @@ impl OwnSession<'_> {
         if is_delegated == parting.is_some() && self.await_return(stream, parting.as_ref()) {
             return true;
         }
-        let in_transit =
-            net.zip(parting.as_ref()).and_then(|((_, net), parting)| net.in_transit(library, parting));
+        let in_transit = net
+            .zip(parting.as_ref())
+            .and_then(|((_, net), parting)| net.in_transit(library, parting));
         // Nobody knows the state of the connection any more.
         if stream.peer_flushed().is_none() {
             rx.is_reset = true;

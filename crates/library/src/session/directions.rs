@@ -88,3 +88,11 @@ pub(crate) struct Receiver {
     /// The bytes in the ring that the program has peeked at and not taken.
     pub(crate) peeked: Peeked,
 }
+
+impl Receiver {
+    /// Returns true if bytes that the kernel had when it was given up have not come yet.
+    pub(crate) fn is_promised(&self) -> bool {
+        let has_begun = |stream: &Arc<Stream>| stream.totals().received > 0;
+        self.promised > 0 && !self.stream.as_ref().is_some_and(has_begun)
+    }
+}

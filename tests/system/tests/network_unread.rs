@@ -1,0 +1,45 @@
+//! Tests that a move does not wait for a program to read what it has: what a program writes
+//! meanwhile goes on, as its peer may be waiting for it.
+//!
+//! Not here: what a move costs (`sojourn-bench net`). Needs rights over networks; skipped with a
+//! message otherwise.
+
+#![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
+
+use sojourn_lab::Running;
+use sojourn_lab::net::{End, Link};
+use sojourn_system::network::{Accelerated, Stage, hosts, programs};
+use sojourn_system::{Admin, LIMIT};
+use std::time::{Duration, Instant};
+
+/// Longest wait for the session to be away.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn role(stage: &Stage, end: End, role: &str) -> Running {
+    let mut command = stage.command(end, "python3");
+    command.arg(programs().join("unread.py")).args([role, &stage.address]);
+    command.arg(stage.port.to_string());
+    Running::start(command).unwrap()
+}
+
+#[test]
+fn what_a_program_writes_goes_on_though_it_reads_nothing() {
+    let Some([a, b]) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    let stage = Stage::new(&link, Accelerated::Client).unwrap();
+    let server = role(&stage, End::A, "serve");
+    stage.await_listener(&link, stage.port).unwrap();
+    let caller = role(&stage, End::B, "call");
+    let mut admin = Admin::new(&stage.worlds[1]).unwrap();
+    // A session that is not quite out of the kernel has no connection yet.
+    let deadline = Instant::now() + PATIENCE;
+    while admin.connections().unwrap().is_empty() {
+        assert!(Instant::now() < deadline, "what is written leaves by nobody");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::fs::write(stage.end_file(), "").unwrap();
+    for program in [caller, server] {
+        let output = program.finish(LIMIT).unwrap().success("a role").unwrap();
+        assert_eq!(output, "all is well\n");
+    }
+}
