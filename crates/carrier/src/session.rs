@@ -180,6 +180,8 @@ pub(crate) struct Waiting {
     pub(crate) turned: Option<Redirection>,
     /// The packets were given back because the program did not give up the kernel.
     pub(crate) was_deaf: bool,
+    /// The program's writer was asked to switch without a write.
+    pub(crate) asked_to_switch: bool,
     pub(crate) hastening: Hastening,
 }
 

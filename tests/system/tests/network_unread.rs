@@ -27,7 +27,7 @@ fn what_a_program_writes_goes_on_though_it_reads_nothing() {
     let Some([a, b]) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let stage = Stage::new(&link, Accelerated::Client).unwrap();
-    let server = role(&stage, End::A, "serve");
+    let server = role(&stage, End::A, "greet");
     stage.await_listener(&link, stage.port).unwrap();
     let caller = role(&stage, End::B, "call");
     let mut admin = Admin::new(&stage.worlds[1]).unwrap();
@@ -38,7 +38,29 @@ fn what_a_program_writes_goes_on_though_it_reads_nothing() {
         std::thread::sleep(Duration::from_millis(5));
     }
     std::fs::write(stage.end_file(), "").unwrap();
-    for program in [caller, server] {
+    well([caller, server]);
+}
+
+/// A thread that sits in the kernel cannot be told of the ring, and what it waits for may be the
+/// answer to what another thread writes.
+#[test]
+fn what_a_program_writes_goes_on_though_a_thread_of_it_waits_in_the_kernel() {
+    let Some([a, b]) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    for home in ["library", "server"] {
+        let mut stage = Stage::new(&link, Accelerated::Client).unwrap();
+        stage.worlds[1].set("HOME", home);
+        let server = role(&stage, End::A, "take");
+        stage.await_listener(&link, stage.port).unwrap();
+        let caller = role(&stage, End::B, "wait");
+        well([caller, server]);
+        let mut admin = Admin::new(&stage.worlds[1]).unwrap();
+        assert!(admin.offers().unwrap() > 0, "{home}: nothing was to move");
+    }
+}
+
+fn well(programs: [Running; 2]) {
+    for program in programs {
         let output = program.finish(LIMIT).unwrap().success("a role").unwrap();
         assert_eq!(output, "all is well\n");
     }

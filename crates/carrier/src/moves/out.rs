@@ -146,6 +146,7 @@ impl Carrier {
             asked_at: None,
             turned: None,
             was_deaf: false,
+            asked_to_switch: false,
             hastening: Hastening::default(),
         };
         Phase::Waiting(Box::new(waiting))
@@ -167,6 +168,11 @@ impl Carrier {
         }
         if stream.peer_uses_ring() {
             waiting.hastening.step(&waiting.socket, at);
+        } else if stream.has_consent() && !waiting.asked_to_switch {
+            // The program may write seldom, so it switches without a write now that its reader has
+            // left the kernel.
+            waiting.asked_to_switch = true;
+            stream.attention();
         }
         let again = Some(later(at, TAKE_EVERY_US));
         let Some(step) = transition(&waiting, at) else {

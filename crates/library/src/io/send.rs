@@ -326,9 +326,14 @@ impl OwnSession<'_> {
         if tx.phase != TxPhase::Joined || stream.is_frozen() || !stream.has_consent() {
             return tx.phase == TxPhase::Ring;
         }
+        let is_local = self.local().is_some();
+        // What is written waits in the ring until the carrier has the session, which it gets from
+        // a reader that is not in the kernel. One that sits there may wait for the answer to it.
+        if !is_local && !stream.has_consented() {
+            return false;
+        }
         // SYNC: before `users` is looked at; pairs with the load in `kernel_may_send`.
         self.tx_state.store(switch::UNDER_WAY, Ordering::SeqCst);
-        let is_local = self.local().is_some();
         // The carrier waits for the acknowledgement of bytes on their way to another host.
         let has_arrived = !is_local || kernel::has_arrived(self.number(), self.kind());
         if self.users(Direction::Write) > 0 || !has_arrived {

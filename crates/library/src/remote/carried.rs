@@ -78,10 +78,10 @@ impl OwnSession<'_> {
     /// Hands over to a carrier that is ready: both directions switch as soon as no thread of this
     /// process sits in the kernel.
     pub(crate) fn hand_over(self, stream: &Stream) {
-        self.switch_now();
         let mut rx = lock(&self.rx);
         self.consent_to_carrier(&mut rx, stream);
         drop(rx);
+        self.switch_now();
         // The stream decides about room and bytes from now on, so sleepers look there.
         self.wake_own(stream);
     }
