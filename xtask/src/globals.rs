@@ -82,9 +82,9 @@ pub(crate) fn check() -> Result<()> {
 /// Returns the index of the place at which a file uses the global, if it may. A file with a place
 /// may import the global.
 fn place_of(file: &str, one: &Use) -> Option<usize> {
-    PLACES
-        .iter()
-        .position(|(known, function, _)| *known == file && (one.is_import || *function == one.function))
+    PLACES.iter().position(|(known, function, _)| {
+        *known == file && (one.is_import || *function == one.function)
+    })
 }
 
 /// Returns the uses of the global in one file's text, without those in tests.

@@ -79,12 +79,7 @@ impl Session {
 
 impl Net {
     /// Turns the pump once, with `room` for that session's bytes. Returns the number placed.
-    fn turn_into(
-        &self,
-        session: OwnSession<'_>,
-        generation: Generation,
-        room: &mut [u8],
-    ) -> usize {
+    fn turn_into(&self, session: OwnSession<'_>, generation: Generation, room: &mut [u8]) -> usize {
         let done = self.turn_now(session.library, |pump, may_wait, at| {
             // Elsewhere the session's lock is taken before the pump's, so this one must not wait
             // for it.

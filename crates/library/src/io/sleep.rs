@@ -4,9 +4,9 @@
 //! not sleep in the kernel as well. Not here: waiting for several descriptors (`ready::set_wait`,
 //! `ready::poll`). Read `docs/understand/streams.md`, "Waiting".
 
-use crate::host::{Host, Interrupt};
 use crate::host::epoll::bit;
 use crate::host::lock::lock;
+use crate::host::{Host, Interrupt};
 use crate::io::placement::Room;
 use crate::process::library::OwnSession;
 use crate::session::directions::{RxPhase, TxPhase, switch};

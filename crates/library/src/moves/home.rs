@@ -408,7 +408,8 @@ impl Library {
             self.await_datagrams();
         }
         let fds = self.table.with_sessions();
-        let is_wanted = |session: OwnSession<'_>| session.local().is_some() || session.service.is_any();
+        let is_wanted =
+            |session: OwnSession<'_>| session.local().is_some() || session.service.is_any();
         let fds = fds.filter(|fd| self.session_of(*fd).is_some_and(is_wanted));
         // A peer to which nothing is owed hears of the end from the kernel, which is about to
         // notify all.

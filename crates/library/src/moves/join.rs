@@ -137,13 +137,7 @@ impl Library {
         session.leave(ReasonT::Operation, false);
     }
 
-    fn settle_in(
-        &self,
-        session: OwnSession<'_>,
-        offer: &Offer,
-        join: &JoinT,
-        parts: &Parts,
-    ) {
+    fn settle_in(&self, session: OwnSession<'_>, offer: &Offer, join: &JoinT, parts: &Parts) {
         session.settle_down(offer, join.is_carried);
         session.set_wait(self.policy.wait());
         if let Some(local) = session.local() {

@@ -35,7 +35,12 @@ impl Library {
 
     /// Has `leave` send each of these sessions home without waiting for its peer, then waits for
     /// all peers.
-    pub(crate) fn home_together(&self, fds: &[i32], until: Deadline, leave: impl Fn(OwnSession<'_>)) {
+    pub(crate) fn home_together(
+        &self,
+        fds: &[i32],
+        until: Deadline,
+        leave: impl Fn(OwnSession<'_>),
+    ) {
         let sessions = || fds.iter().filter_map(|fd| self.session_of(*fd));
         sessions().for_each(leave);
         sessions().for_each(|session| session.await_peer(until));

@@ -28,7 +28,8 @@ impl Library {
         // with, nor has bulk.
         let is_counted = entry.has(mark::AGGREGATE) && entry.rate_when_hot() < FLOOR;
         let bytes = if is_counted { bytes } else { 0 };
-        let next = net.with_pump(self, |pump| pump.aggregate().map(|all| all.count_kernel(now(), bytes)));
+        let next =
+            net.with_pump(self, |pump| pump.aggregate().map(|all| all.count_kernel(now(), bytes)));
         match next.unwrap_or(Next::Leave) {
             Next::Leave => {
                 entry.let_go(ReasonT::Slower);

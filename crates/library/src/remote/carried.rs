@@ -162,8 +162,9 @@ impl OwnSession<'_> {
         if is_delegated == parting.is_some() && self.await_return(stream, parting.as_ref()) {
             return true;
         }
-        let in_transit =
-            net.zip(parting.as_ref()).and_then(|((_, net), parting)| net.in_transit(library, parting));
+        let in_transit = net
+            .zip(parting.as_ref())
+            .and_then(|((_, net), parting)| net.in_transit(library, parting));
         // Nobody knows the state of the connection any more.
         if stream.peer_flushed().is_none() {
             rx.is_reset = true;

@@ -206,11 +206,7 @@ impl Net {
     }
 
     /// Does `work` with the pump, and then serves sessions marked meanwhile.
-    pub(crate) fn with_pump<R>(
-        &self,
-        library: &Library,
-        work: impl FnOnce(&mut Pump) -> R,
-    ) -> R {
+    pub(crate) fn with_pump<R>(&self, library: &Library, work: impl FnOnce(&mut Pump) -> R) -> R {
         library.with_stack(|| {
             let mut pump = lock(&self.pump);
             let answer = work(&mut pump);

@@ -50,7 +50,9 @@ impl UdpSession<'_> {
                     return Some(Ok(ReceiveOutcome::Here(datagram)));
                 }
                 // The server has looked once more before it ended the wait.
-                Asked::Answer(ControlFlow::Break(ended)) => waited(session.library.host(), ended, until),
+                Asked::Answer(ControlFlow::Break(ended)) => {
+                    waited(session.library.host(), ended, until)
+                }
                 Asked::Refused(Errno::AGAIN) if may_wait => session.wait_served(true, false, until),
                 Asked::Refused(error) => {
                     if error == Errno::AGAIN {

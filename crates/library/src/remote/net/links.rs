@@ -79,11 +79,7 @@ impl Net {
     }
 
     /// Opens an interface that a driver has, of which `socket` is a connection.
-    fn open_driver(
-        &self,
-        engine: &Engine,
-        socket: MovableFd,
-    ) -> Option<Box<dyn Interface + Send>> {
+    fn open_driver(&self, engine: &Engine, socket: MovableFd) -> Option<Box<dyn Interface + Send>> {
         let (own, number) = (&engine.own, socket.number());
         // The library knows the connection's number, since the server has sent it. The bell's has
         // to be known, too, and out of the program's way.
