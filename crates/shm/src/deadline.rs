@@ -52,7 +52,7 @@ impl Deadline {
     }
 }
 
-/// Returns the time that has passed since `begun_ns`, a time of [`now_ns`]; none if that is to come.
+/// Returns the time that has passed since `begun_ns`, by [`now_ns`]; zero if that is to come.
 pub fn since(begun_ns: u64) -> Duration {
     Duration::from_nanos(now_ns().saturating_sub(begun_ns))
 }

@@ -232,7 +232,6 @@ impl OpenFile {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::process::library::library;
     use rustix::fd::AsRawFd;
 

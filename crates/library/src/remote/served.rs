@@ -249,8 +249,8 @@ impl OwnSession<'_> {
         }
     }
 
-    /// Has the server ring for what does not hold yet; see [`OwnSession::arm`]. It would ring at once
-    /// for what does, which an edge-triggered registration would take for one more edge.
+    /// Has the server ring for what does not hold yet; see [`OwnSession::arm`]. It would ring at
+    /// once for what does, which an edge-triggered registration would take for one more edge.
     fn arm_by_service(self, input: bool, output: bool) {
         if self.service.is_begun() {
             let events = self.events_by_service().unwrap_or(0);
