@@ -11,8 +11,10 @@ use crate::registry::Identity;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::net::sockopt;
+use sojourn_carrier::MakeLook;
 use sojourn_session::{Inode, KindT, ReasonT};
 use sojourn_wire::SocketCookie;
+use std::sync::Arc;
 
 /// The result of a look at an end.
 #[derive(Debug)]
@@ -70,6 +72,21 @@ impl Inspected {
     pub(crate) fn beside(end: BorrowedFd<'_>, diag: &mut Diag) -> Self {
         let seen = identity::identify(end, diag);
         Self { inode: identity::inode(end), ..Self::known(seen) }
+    }
+
+    /// Returns the carrier's look at sockets, for a thread with a descriptor table of its own: what
+    /// [`Inspected::beside`] sees, encoded.
+    pub(crate) fn make_look() -> MakeLook {
+        Arc::new(|| {
+            let mut diag = None;
+            Box::new(move |end| {
+                if diag.is_none() {
+                    diag = Diag::new(true).ok();
+                }
+                let refused = || Self::refused(ReasonT::Resources);
+                diag.as_mut().map_or_else(refused, |diag| Self::beside(end, diag)).to_bytes()
+            })
+        })
     }
 
     /// Returns the result for an end whose identity is known.
