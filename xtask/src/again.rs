@@ -27,6 +27,7 @@ const SLOW: &[&str] = &[
     "system/network_udp_server", "system/network_events", "system/network", "system/crowd",
     "system/network_ports", "server/apart", "idl/names", "preload/stack", "targets/corpora",
     "preload/away", "system/abi_odd", "system/network_server", "system/network_survivors",
+    "system/network_hold",
     "system/hold", "library/deaths", "system/network_udp_home_server",
     "system/network_home_server", "system/network_udp", "system/why", "system/buffers",
     "stream/fuzz_run", "interop/pairs", "system/churn", "library/moves",

@@ -4,31 +4,30 @@
 //! The keeper's holdings come from a server, not from a program: socket, region, record (sealed),
 //! inbox, numbers. Even so each session is checked: the socket must have the record's addresses,
 //! and the filter must have a rule for it that names the owner in its name. Then the session is as
-//! it was, and its library, which has gone on all the time, may give it back by its token. A
-//! socket whose program holds its lock is left alone (`lock_probe`). A library that registers its
-//! side (`session::adopt` of the interface) is told of other next hops from then on.
+//! it was, and its library, which has gone on all the time, may give it back by its token. Sockets
+//! are looked at by assistants, all at once; one that does not answer meanwhile, because its
+//! program holds its lock, is left alone. A library that registers its side (`session::adopt` of
+//! the interface) is told of other next hops from then on.
 //!
 //! A session that its library had not claimed when the server died goes home at once. So does a
 //! session whose program has died meanwhile, with the bytes that its rings hold. Other rules of the
-//! filter are nobody's, and their packets become the kernel's. Not here: the keeper (`keeping`).
-//! Read `docs/understand/moves.md`.
+//! filter are nobody's, and their packets become the kernel's. Not here: TCP's own part
+//! (`streams`), the keeper (`keeping`). Read `docs/understand/moves.md`.
+
+mod streams;
 
 use crate::carrier::{Carrier, INBOX, PROGRAM};
 use crate::clock::later;
-use crate::export::{Addresses, addresses};
-use crate::fd_name::{FdName, Kept, OfDatagrams};
+use crate::fd_name::{FdName, Kept};
 use crate::inboxes::OpenedInbox;
 use crate::keeping::{InheritedSession, InheritedState};
-use crate::lock_probe::LockProbe;
 use crate::metastate::NextHop;
 use crate::plan::UdpPlan;
 use crate::replay;
-use crate::session::{Delegated, JoinedEnds, Phase, Session, UdpDelegated};
+use crate::session::{JoinedEnds, Phase, Session, UdpDelegated};
 use crate::sessions::Adopted;
-use crate::too_big::PathMtu;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::net::sockopt;
 use sojourn_filter::Key;
 use sojourn_ipc::rt::Descriptor;
 use sojourn_proto::record::SessionRecord;
@@ -36,7 +35,7 @@ use sojourn_pump::{now, sealed};
 use sojourn_session::{InboxSlot, InboxT, LocalNumber, ProcessId, ReasonT, StreamNumber};
 use sojourn_shm::{Access, Segment};
 use sojourn_stream::{Layout, SlotNumber, Stream};
-use sojourn_wire::{Protocol, SocketCookie};
+use sojourn_wire::Protocol;
 use std::collections::{HashMap, HashSet};
 
 /// How long a session on its way home is waited for (microseconds): a library waits a little less
@@ -56,37 +55,6 @@ enum AdoptError {
     Memory,
     #[error("its program holds the lock of its socket")]
     Held,
-}
-
-/// A session's holdings at the keeper.
-struct KeptSession {
-    socket: OwnedFd,
-    record: SessionRecord,
-    key: Key,
-    region: Descriptor,
-    inbox: [Descriptor; 3],
-}
-
-/// Reads the holdings of a session, in the order of `Kept::fds`.
-fn found(fds: Vec<OwnedFd>, probe: &mut LockProbe) -> Result<KeptSession, AdoptError> {
-    let fds = <[OwnedFd; 6]>::try_from(fds).map_err(|_| AdoptError::Incomplete)?;
-    let [socket, file, region, memory, ready, attention] = fds;
-    if !probe.is_free(socket.as_fd()) {
-        return Err(AdoptError::Held);
-    }
-    let record = sealed::open(&file).map_err(|_| AdoptError::Incomplete)?;
-    let remote = record.remote.ok_or(AdoptError::OtherSession)?;
-    // A socket that its program has taken for reset, or that was being put back, has no addresses
-    // any more. Then those of the record find the rule, and nothing is put into the socket.
-    if addresses(socket.as_fd())
-        .is_ok_and(|found| found != Addresses { local: record.local, remote })
-    {
-        return Err(AdoptError::OtherSession);
-    }
-    let key = Key::new(Protocol::Tcp, record.local, Some(remote));
-    let key = key.map_err(|_| AdoptError::OtherSession)?;
-    let inbox = [memory, ready, attention].map(Descriptor::from);
-    Ok(KeptSession { socket, record, key, region: region.into(), inbox })
 }
 
 /// The holdings of a UDP socket's session at the keeper.
@@ -138,9 +106,13 @@ impl Carrier {
         if count > 0 {
             self.load_unfiltered();
         }
-        let mut probe = LockProbe::new();
-        let adopt = |one| self.adopt(one, &mut probe);
-        let adopted: Vec<_> = sessions.into_iter().filter_map(adopt).collect();
+        let (datagrams, streams): (Vec<_>, Vec<_>) =
+            sessions.into_iter().partition(|one| one.fd_name.datagrams.is_some());
+        let mut adopted = self.adopt_streams(streams);
+        for InheritedSession { fd_name, fds } in datagrams {
+            let result = self.adopt_datagrams(&fd_name, fds);
+            adopted.extend(self.tell_adopted(&fd_name, result));
+        }
         self.drop_unclaimed_rules();
         let taken = adopted.len();
         self.sessions
@@ -149,18 +121,14 @@ impl Carrier {
         self.watch_programs(programs);
     }
 
-    /// Adopts one session; says so and lets go of it if that fails.
-    fn adopt(
+    /// Says so and lets go of a session that is not adopted.
+    fn tell_adopted(
         &mut self,
-        InheritedSession { fd_name, fds }: InheritedSession,
-        probe: &mut LockProbe,
+        fd_name: &FdName,
+        adopted: Result<LocalNumber, AdoptError>,
     ) -> Option<LocalNumber> {
-        let adopted = match fd_name.datagrams {
-            Some(of_it) => self.adopt_datagrams(&fd_name, &of_it, fds),
-            None => self.adopt_one(&fd_name, fds, probe),
-        };
         if let Err(error) = &adopted {
-            self.links.keeping.release(&fd_name);
+            self.links.keeping.release(fd_name);
             self.sessions.warn(format_args!(
                 "stream {} of process {} is lost: {error}",
                 fd_name.stream, fd_name.pid
@@ -182,73 +150,13 @@ impl Carrier {
         }
     }
 
-    fn adopt_one(
-        &mut self,
-        fd_name: &FdName,
-        fds: Vec<OwnedFd>,
-        probe: &mut LockProbe,
-    ) -> Result<LocalNumber, AdoptError> {
-        let KeptSession { socket, record, key, region, inbox } = found(fds, probe)?;
-        let [memory, ready, attention] = inbox.clone();
-        let InboxSlot { inbox: number, slot } = fd_name.peer;
-        let named = InboxT { id: number.0, slot, memory, ready, attention };
-        let peer = self.peer_inboxes.open(&named).ok_or(AdoptError::Memory)?.inbox;
-        let stream = stream_of(fd_name, &region, peer).ok_or(AdoptError::Memory);
-        let is_ruled = stream.is_ok() && self.links.adopt_session(fd_name, &key);
-        let name = self.links.name_of(fd_name.interface).map(str::to_owned);
-        let (Ok(stream), true, Some(name)) = (stream, is_ruled, name) else {
-            self.peer_inboxes.close(number);
-            return Err(if is_ruled { AdoptError::Memory } else { AdoptError::Rule });
-        };
-        if !stream.is_frozen() {
-            // The server before this one may have found no route.
-            self.links.hold(fd_name.interface, &key, false);
-        }
-        // A session whose socket reports nothing is put back as well, only later.
-        let cookie = sockopt::socket_cookie(&socket).map_or(SocketCookie::NONE, SocketCookie);
-        let _ = self.report_unfiltered(&socket);
-        let local = self.next_local();
-        let what = Adopted::Socket(socket.as_fd());
-        self.sessions.adopt(local, what, fd_name.stream, fd_name.side, region.clone());
-        // The next hop that the library was told last is not known: it is told anew when it
-        // registers.
-        let next_hop = NextHop { interface: fd_name.interface, name, link: None, mtu: 0 };
-        let delegated = Delegated {
-            socket,
-            stream,
-            ends: JoinedEnds {
-                own: InboxSlot::default(),
-                peer: fd_name.peer,
-                peer_pid: fd_name.pid,
-                peer_process: Descriptor::NONE,
-            },
-            record,
-            token: fd_name.token,
-            next_hop,
-            path: PathMtu::new(now()),
-            link: fd_name.link,
-            port: fd_name.port,
-            is_cut: true,
-            frozen_at: None,
-            cookie,
-            kept: Kept { fd_name: *fd_name, region, inbox, own: None },
-            is_known: false,
-            home_by: None,
-        };
-        let phase = Phase::Delegated(Box::new(delegated));
-        self.table.insert(local, Session { key, phase });
-        self.tokens.insert(fd_name.token, local);
-        self.flows.insert(key, local);
-        Ok(local)
-    }
-
     /// Adopts the session of a UDP socket, which only its program has.
     fn adopt_datagrams(
         &mut self,
         fd_name: &FdName,
-        of_it: &OfDatagrams,
         fds: Vec<OwnedFd>,
     ) -> Result<LocalNumber, AdoptError> {
+        let of_it = &fd_name.datagrams.ok_or(AdoptError::Incomplete)?;
         let FoundDatagrams { record, region, inbox, own } = found_datagrams(fds)?;
         let name = self.links.name_of(fd_name.interface).ok_or(AdoptError::Rule)?.to_owned();
         let next_hop = NextHop { interface: fd_name.interface, name, link: None, mtu: 0 };
@@ -406,7 +314,9 @@ impl Carrier {
         self.links.keep_anew();
         for session in self.table.values() {
             let (record, socket) = match &session.phase {
-                Phase::Delegated(delegated) => (&delegated.record, Some(&delegated.socket)),
+                Phase::Delegated(delegated) => {
+                    (&delegated.record, Some(delegated.socket.descriptor().as_fd()))
+                }
                 Phase::UdpDelegated(delegated) => (&delegated.plan.record, None),
                 _ => continue,
             };

@@ -9,10 +9,12 @@
 //! session back when it goes home, for whatever reason. If the library's process dies, the session
 //! goes on from the ledger and the rings.
 //!
-//! No packet and no byte of a session passes here. The thread sleeps until something happens. Not
-//! here: the thread (`run`), the steps (`moves`), the state of one session (`session`). Read
-//! `docs/understand/moves.md`.
+//! No packet and no byte of a session passes here. The thread sleeps until something happens, and
+//! waits for no program: what the kernel may make it wait for is an assistant's work, from which
+//! that comes back or not. Not here: the thread (`run`), the steps (`moves`), the state of one
+//! session (`session`), the assistants (`assistants`). Read `docs/understand/moves.md`.
 
+use crate::assistants::Assistants;
 use crate::commands::Commands;
 use crate::conntrack::Conntrack;
 use crate::fragments::Fragments;
@@ -21,6 +23,7 @@ use crate::incoming::Taken;
 use crate::links::{Links, Program};
 use crate::metastate::Metastate;
 use crate::paths::Paths;
+use crate::program_socket::ProgramSocket;
 use crate::returned::Returned;
 use crate::rules::Rules;
 use crate::session::{JoinedEnds, Session};
@@ -30,6 +33,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use sojourn_filter::{Key, Unfiltered};
+use sojourn_ipc::shares::Share;
 use sojourn_session::{DelegationToken, InboxNumber, InboxSlot, JoinT, LocalNumber, ProcessId};
 use sojourn_shm::{Access, Segment};
 use sojourn_stream::{Layout, SlotNumber, Stream};
@@ -42,6 +46,7 @@ pub(crate) const CHANGES: u64 = 2;
 pub(crate) const ROUTERS: u64 = 3;
 pub(crate) const RULES: u64 = 4;
 pub(crate) const UNFILTERED: u64 = 5;
+pub(crate) const ASSISTANTS: u64 = 6;
 /// A program of an earlier server's session; its process number is in the lower half.
 pub(crate) const PROGRAM: u64 = 1 << 32;
 
@@ -58,6 +63,10 @@ pub struct Carrier {
     pub(crate) links: Links,
     /// The programs for what comes past the filter, once a session has been joined.
     pub(crate) unfiltered: Option<Unfiltered>,
+    /// Who works on programs' sockets.
+    pub(crate) assistants: Assistants,
+    /// Sockets that assistants look at, by the carrier's numbers of their sessions.
+    pub(crate) new: HashMap<LocalNumber, NewSocket>,
     /// The sessions, by the carrier's numbers.
     pub(crate) table: HashMap<LocalNumber, Session>,
     /// Delegated sessions, by token.
@@ -84,6 +93,12 @@ pub struct Carrier {
     pub(crate) taken: Taken,
     /// There may be more commands and events, for which no bell will ring.
     pub(crate) has_more: bool,
+}
+
+/// A socket that a program has offered, and that counts among its user's.
+pub(crate) struct NewSocket {
+    pub(crate) socket: ProgramSocket,
+    pub(crate) _share: Share,
 }
 
 /// A join whose memory is mapped.

@@ -7,12 +7,12 @@
 //! Not here: the carrier's calls to the server (`sessions`), the way from one process to the other
 //! (`sojourn-server`, `apart`).
 
+use crate::turns::Turns;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::process::{Resource, Uid, getrlimit};
 use sojourn_ipc::shares::{Share, Shares};
 use sojourn_session::{DelegationToken, LocalNumber, ProcessId, StreamNumber};
-use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,8 +20,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// A command for the carrier.
 #[derive(Debug)]
 pub enum Command {
-    /// Take out the session of this socket, a duplicate from the program.
-    Socket(OwnedFd),
+    /// Take out the session of this socket.
+    Socket(Offered),
     /// A library has registered its side of the adopted session with this stream.
     Registered {
         /// The stream's number.
@@ -58,8 +58,16 @@ pub enum Command {
     },
 }
 
-/// The most commands of programs that wait for the carrier. It may stand still for as long as a
-/// program holds the lock of its socket, and the descriptors of commands are the server's
+/// A socket that a program has offered.
+#[derive(Debug)]
+pub struct Offered {
+    /// A duplicate from the program.
+    pub socket: OwnedFd,
+    /// The program's user, who alone waits where the program holds the socket's lock.
+    pub user: Uid,
+}
+
+/// The most commands of programs that wait for the carrier: their descriptors are the server's
 /// meanwhile. It is a part of the descriptors that the server may have.
 const WAITING_PART: u64 = 8;
 const WAITING_MIN: u64 = 64;
@@ -76,32 +84,9 @@ struct Waiting {
 /// Commands that wait. Those of one user, and those of the server itself, stay in order.
 #[derive(Debug, Default)]
 struct Queue {
-    by_user: HashMap<Option<Uid>, VecDeque<Waiting>>,
-    /// The users who have commands here, the next one first.
-    turns: VecDeque<Option<Uid>>,
+    waiting: Turns<Option<Uid>, Waiting>,
     /// One side of the channel has gone.
     is_closed: bool,
-}
-
-impl Queue {
-    fn push(&mut self, user: Option<Uid>, waiting: Waiting) {
-        let theirs = self.by_user.entry(user).or_default();
-        if theirs.is_empty() {
-            self.turns.push_back(user);
-        }
-        theirs.push_back(waiting);
-    }
-
-    fn pop(&mut self) -> Option<Waiting> {
-        let user = self.turns.pop_front()?;
-        let theirs = self.by_user.get_mut(&user)?;
-        let next = theirs.pop_front();
-        match theirs.is_empty() {
-            true => drop(self.by_user.remove(&user)),
-            false => self.turns.push_back(user),
-        }
-        next
-    }
 }
 
 /// One side's hold on the queue.
@@ -197,7 +182,7 @@ impl CommandSender {
         let mut commands = self.commands.lock();
         let is_taken = !commands.is_closed;
         if is_taken {
-            commands.push(user, Waiting { command, _share: share });
+            commands.waiting.push(user, Waiting { command, _share: share });
         }
         drop(commands);
         // A full counter rings already.
@@ -223,8 +208,7 @@ impl Drop for CommandReceiver {
         // What waits is let go of now, not with the other side; closing may take a while.
         let mut commands = self.commands.lock();
         commands.is_closed = true;
-        commands.turns.clear();
-        let left = std::mem::take(&mut commands.by_user);
+        let left = std::mem::take(&mut commands.waiting);
         drop(commands);
         drop(left);
     }
@@ -241,7 +225,7 @@ impl Commands for CommandReceiver {
 
     fn next(&mut self) -> Option<Command> {
         let mut commands = self.commands.lock();
-        let next = commands.pop();
+        let next = commands.waiting.pop(|_| true);
         self.is_closed |= next.is_none() && commands.is_closed;
         drop(commands);
         Some(next?.command)
@@ -287,7 +271,7 @@ mod tests {
         send(Some(1000), 6);
         assert_eq!(all(&mut receiver), [6]);
         let queue = receiver.commands.lock();
-        assert!(queue.by_user.is_empty() && queue.turns.is_empty());
+        assert!(queue.waiting.is_empty());
     }
 
     #[test]
@@ -302,6 +286,6 @@ mod tests {
         assert!(sender.send(told(1), sender.share(user)) && !receiver.is_closed());
         drop(receiver);
         assert!(!sender.send(told(1), None));
-        assert!(sender.commands.lock().by_user.is_empty(), "nothing is kept for nobody");
+        assert!(sender.commands.lock().waiting.is_empty(), "nothing is kept for nobody");
     }
 }

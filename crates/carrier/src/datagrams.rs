@@ -14,38 +14,27 @@ use crate::fd_name::{FdName, Kept, OfDatagrams};
 use crate::links::Ticket;
 use crate::metastate::NextHop;
 use crate::next_hop::hop_of;
-use crate::plan::{UdpPlan, receives_for};
+use crate::plan::{UdpFacts, UdpPlan, receives_for};
 use crate::quiesce::{TAKE_EVERY_US, TAKE_LIMIT_US, wait_for_softirqs};
 use crate::replay;
 use crate::session::{
     JoinedEnds, JoinedStream, Outcome, Phase, Session, UdpDelegated, UdpWaiting, is_sending, token,
 };
 use crate::sockets::InterfaceError;
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::net::{SocketAddrAny, SocketType, sockopt};
+use rustix::net::SocketType;
 use sojourn_filter::Key;
-use sojourn_proto::record::{Kind, SessionRecord, UdpRecord};
+use sojourn_proto::record::{Kind, SessionRecord};
 use sojourn_pump::{Counts, now};
 use sojourn_session::{DelegateT, HopT, LocalNumber, OfferT, ReasonT, RouteT};
 use sojourn_stream::{Stream, Traffic};
-use sojourn_wire::{FlowKey, Protocol, SocketCookie};
+use sojourn_wire::{FlowKey, Protocol};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// How long a library may take to withdraw a session that the carrier calls home (microseconds).
 /// After that its rules are removed in any case.
 const WITHDRAW_LIMIT_US: u64 = 1_000_000;
-
-/// Returns true if the server has given a UDP socket.
-pub(crate) fn is_of_datagrams(socket: &OwnedFd) -> bool {
-    sockopt::socket_type(socket) == Ok(SocketType::DGRAM)
-}
-
-/// Returns an address with IPv4-mapped IPv6 addresses as IPv4, and without flow label.
-fn canonical(any: SocketAddrAny) -> Option<SocketAddr> {
-    let address = SocketAddr::try_from(any).ok()?;
-    Some(SocketAddr::new(address.ip().to_canonical(), address.port()))
-}
 
 /// Returns an address in the interface's form.
 fn mapped_into_ipv6(ip: IpAddr) -> [u8; 16] {
@@ -57,18 +46,22 @@ fn mapped_into_ipv6(ip: IpAddr) -> [u8; 16] {
 
 impl Carrier {
     /// Offers a UDP socket in these terms.
-    pub(crate) fn offer_datagrams(&mut self, local: LocalNumber, what: &OfferT, socket: OwnedFd) {
-        let plan = self.plan(socket.as_fd());
+    pub(crate) fn offer_datagrams(
+        &mut self,
+        local: LocalNumber,
+        what: &OfferT,
+        seen: &[u8],
+        facts: Option<Box<UdpFacts>>,
+    ) {
+        let plan = facts.and_then(|facts| self.plan(&facts));
         self.update_rules(now());
         let is_filtered = |plan: &UdpPlan| {
             plan.keys.iter().any(|key| self.is_filtered(key, Some(&plan.next_hop)))
         };
         if plan.as_ref().is_some_and(is_filtered) {
-            return self.sessions.decline(socket.as_fd(), ReasonT::Firewall);
+            return self.sessions.decline(seen, ReasonT::Firewall);
         }
-        self.sessions.offer(socket.as_fd(), what);
-        // The carrier's duplicate would keep the port after the program has closed the socket.
-        drop(socket);
+        self.sessions.offer(seen, what);
         let key = plan.as_ref().and_then(|plan| plan.keys.first().copied());
         match (plan, key) {
             (Some(plan), Some(key)) => {
@@ -80,28 +73,25 @@ impl Carrier {
     }
 
     /// Makes the plan for a socket; `None` if no interface of it leads to other hosts.
-    fn plan(&mut self, socket: BorrowedFd<'_>) -> Option<UdpPlan> {
-        let local = canonical(rustix::net::getsockname(socket).ok()?)?;
-        let cookie = SocketCookie(sockopt::socket_cookie(socket).ok()?);
-        let remote = rustix::net::getpeername(socket).ok().flatten().and_then(canonical);
+    fn plan(&mut self, facts: &UdpFacts) -> Option<UdpPlan> {
+        let UdpFacts { local, remote, cookie, is_both, .. } = *facts;
         let key = |local, remote| Key::new(Protocol::Udp, local, remote).ok();
         if let Some(peer) = remote {
             if addresses::is_of_link(peer.ip()) {
                 return None;
             }
             let next_hop = self.metastate.next_hop(&udp(local, peer)).ok()?;
-            let record = record_of(socket, local, remote, next_hop.interface);
+            let record = facts.record(next_hop.interface);
             let keys = vec![key(local, remote)?];
-            return Some(UdpPlan { local, remote, next_hop, keys, record, cookie, is_both: false });
+            return Some(UdpPlan { local, remote, next_hop, keys, record, cookie, is_both });
         }
-        let is_both = local.is_ipv6() && !sockopt::ipv6_v6only(socket).unwrap_or(true);
         let own = addresses::own().ok()?;
         let receives_for = |own: &Own| receives_for(local.ip(), is_both, own.ip);
         let own: Vec<Own> = own.into_iter().filter(receives_for).collect();
         let next_hop = self.interface_of(&own)?;
         let of_it = own.iter().filter(|own| own.interface == next_hop.name);
         let keys = of_it.filter_map(|own| key(SocketAddr::new(own.ip, local.port()), None));
-        let record = record_of(socket, local, remote, next_hop.interface);
+        let record = facts.record(next_hop.interface);
         Some(UdpPlan { local, remote, keys: keys.collect(), next_hop, record, cookie, is_both })
     }
 
@@ -412,16 +402,4 @@ fn nobody(like: IpAddr) -> IpAddr {
 /// Opens any socket, for questions about interfaces.
 fn socket() -> Option<OwnedFd> {
     rustix::net::socket(rustix::net::AddressFamily::INET, SocketType::DGRAM, None).ok()
-}
-
-fn record_of(
-    socket: BorrowedFd<'_>,
-    local: SocketAddr,
-    remote: Option<SocketAddr>,
-    interface: u32,
-) -> SessionRecord {
-    let options = sojourn_pump::options::read_udp(socket);
-    let ip = sojourn_pump::options::read_ip(socket, local);
-    let udp = UdpRecord { options, interface, receive_queue: Vec::new() };
-    SessionRecord { local, remote, ip, kind: Kind::Udp(udp) }
 }

@@ -35,7 +35,7 @@ const CLOSE_WAIT: u8 = 8;
 /// Room for bytes that arrive while the queue is read.
 const PIECE: usize = 64 * 1024;
 const SO_GET_FILTER: OptionName = OptionName::new(libc::SOL_SOCKET, libc::SO_GET_FILTER);
-const SO_MEMINFO: OptionName = OptionName::new(libc::SOL_SOCKET, 55);
+pub(crate) const SO_MEMINFO: OptionName = OptionName::new(libc::SOL_SOCKET, 55);
 
 /// The reason why a session stays in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -281,6 +281,19 @@ pub(crate) struct Unexported {
     pub(crate) has_ended: bool,
 }
 
+impl Unexported {
+    /// Adds this to a record, from the byte `first` on, as far as the record does not have it.
+    /// Returns true if the peer's FIN follows the record's last byte.
+    pub(crate) fn add_to(&self, tcp: &mut TcpRecord, first: u32) -> bool {
+        let known = tcp.rcv_nxt.wrapping_sub(first) as usize;
+        // The engine has received more than the kernel.
+        let Some(missing) = self.bytes.get(known..) else { return false };
+        tcp.receive_queue.extend(missing);
+        tcp.rcv_nxt = tcp.rcv_nxt.wrapping_add(missing.len() as u32);
+        self.has_ended
+    }
+}
+
 /// Takes what the socket has received since it was exported.
 pub(crate) fn take_unexported(socket: impl AsFd) -> Unexported {
     let bytes = peek(socket.as_fd()).unwrap_or_default();
@@ -356,6 +369,21 @@ mod tests {
             std::thread::yield_now();
         }
         assert_eq!(take_unexported(&near), late(b"last", true));
+    }
+
+    #[test]
+    fn what_is_late_is_added_once_and_an_end_counts_at_the_end() {
+        let first = u32::MAX - 1;
+        let unexported = Unexported { bytes: b"abcd".to_vec(), has_ended: true };
+        for (known, added, is_at_end) in
+            [(0, &b"abcd"[..], true), (3, b"d", true), (4, b"", true), (5, b"", false)]
+        {
+            let rcv_nxt = first.wrapping_add(known);
+            let mut tcp = TcpRecord { rcv_nxt, ..TcpRecord::default() };
+            assert_eq!(unexported.add_to(&mut tcp, first), is_at_end, "{known}");
+            assert_eq!(tcp.receive_queue, added);
+            assert_eq!(tcp.rcv_nxt, rcv_nxt.wrapping_add(added.len() as u32));
+        }
     }
 
     #[test]

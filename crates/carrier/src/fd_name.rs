@@ -4,7 +4,7 @@
 //! Not here: the keeper (`keeping`), and the adoption of what it holds (`adopt`).
 
 use crate::metastate::Mac;
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::BorrowedFd;
 use sojourn_filter::OwnerId;
 use sojourn_ipc::rt::Descriptor;
 use sojourn_pump::LinkId;
@@ -116,13 +116,12 @@ impl Kept {
     /// region, the program's inbox, the carrier's inbox (UDP).
     pub(crate) fn fds<'k>(
         &'k self,
-        socket: Option<&'k OwnedFd>,
+        socket: Option<BorrowedFd<'k>>,
         record: BorrowedFd<'k>,
     ) -> Option<Vec<BorrowedFd<'k>>> {
         let region = self.region.as_fd()?;
         let inboxes = self.inbox.iter().chain(self.own.iter().flatten());
         let inboxes = inboxes.map(|fd| fd.as_fd()).collect::<Option<Vec<_>>>()?;
-        let socket = socket.map(AsFd::as_fd);
         Some(socket.into_iter().chain([record, region]).chain(inboxes).collect())
     }
 }

@@ -91,7 +91,10 @@ impl Carrier {
 
     /// Sends a session home if the rules concern it.
     pub(crate) fn judge(&mut self, local: LocalNumber) {
-        let Some(session) = self.table.get(&local) else { return };
+        let Some(session) = self.table.get_mut(&local) else { return };
+        if let Phase::Working(working) = &mut session.phase {
+            return working.asked.review = true;
+        }
         let (keys, planned) = (session.keys(), session.plan().map(|plan| plan.next_hop.clone()));
         let is_filtered = keys.iter().any(|key| {
             let next_hop = planned.clone().or_else(|| next_hop_of(&mut self.metastate, key));
@@ -105,8 +108,9 @@ impl Carrier {
     /// Sends a session home for `reason`. An offered session is declined, and one on its way out
     /// ends.
     pub(crate) fn send_home(&mut self, local: LocalNumber, reason: ReasonT) {
-        let Some(session) = self.table.get(&local) else { return };
-        match &session.phase {
+        let Some(session) = self.table.get_mut(&local) else { return };
+        match &mut session.phase {
+            Phase::Working(working) => return working.asked.home = Some(reason),
             Phase::Delegated(delegated) => delegated.call_home(reason),
             Phase::UdpDelegated(delegated) => delegated.call_home(reason),
             Phase::Waiting(_) | Phase::UdpWaiting(_) => {

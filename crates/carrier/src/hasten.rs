@@ -14,9 +14,9 @@
 //! second at most (`tcp_invalid_ratelimit`), so it is asked once.
 
 use crate::clock::later;
-use crate::raw;
-use crate::repair::{self, TCP_MAXSEG};
-use rustix::fd::{AsFd, BorrowedFd};
+use crate::program_socket::ProgramSocket;
+use crate::repair;
+use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use sojourn_proto::time::Instant;
@@ -34,32 +34,42 @@ pub(crate) struct Hastening {
 }
 
 impl Hastening {
-    /// Looks at a socket to which the program writes no more, and makes the step that is due at
-    /// `at`. Errors change nothing: the wait is longer then.
-    pub(crate) fn step(&mut self, socket: impl AsFd, at: Instant) {
-        let socket = socket.as_fd();
-        let unsent = raw::queue_len(socket, raw::SIOCOUTQNSD).unwrap_or(0);
+    /// Looks at a socket to which the program writes no more, and returns the step that is due at
+    /// `at`.
+    pub(crate) fn step(&mut self, socket: &ProgramSocket, at: Instant) -> Option<Nudge> {
+        let unsent = socket.not_sent();
         if unsent > 0 {
             self.sent_at = None;
-            if !self.has_pushed && is_short(socket, unsent) {
-                self.has_pushed = true;
-                let _ = push(socket);
-            }
-            return;
+            let is_short = || socket.segment().is_some_and(|segment| unsent < segment);
+            let pushes = !self.has_pushed && is_short();
+            self.has_pushed |= pushes;
+            return pushes.then_some(Nudge::Push);
         }
         let sent_at = *self.sent_at.get_or_insert(at);
-        let is_waiting = raw::queue_len(socket, raw::SIOCOUTQ).is_ok_and(|len| len > 0);
-        if is_waiting && !self.has_asked && at >= later(sent_at, ASK_AFTER_US) {
-            self.has_asked = true;
-            let _ = repair::probe(socket);
-        }
+        let is_waiting = socket.not_acknowledged().is_ok_and(|len| len > 0);
+        let asks = is_waiting && !self.has_asked && at >= later(sent_at, ASK_AFTER_US);
+        self.has_asked |= asks;
+        asks.then_some(Nudge::Ask)
     }
 }
 
-/// Returns true if `unsent` bytes are less than a segment.
-fn is_short(socket: BorrowedFd<'_>, unsent: usize) -> bool {
-    let segment = raw::number(socket, TCP_MAXSEG).ok().and_then(|size| usize::try_from(size).ok());
-    segment.is_some_and(|segment| unsent < segment)
+/// A step that shortens the wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Nudge {
+    /// Send a segment that is kept back to be filled.
+    Push,
+    /// Ask the peer for an acknowledgement.
+    Ask,
+}
+
+impl Nudge {
+    /// Makes the step. Errors change nothing: the wait is longer then.
+    pub(crate) fn give(self, socket: BorrowedFd<'_>) {
+        let _ = match self {
+            Self::Push => push(socket),
+            Self::Ask => repair::probe(socket),
+        };
+    }
 }
 
 /// Sends a segment that is kept back to be filled. Setting `TCP_NODELAY` does that, even under

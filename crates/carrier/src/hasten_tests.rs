@@ -5,10 +5,14 @@
 //! delayed acknowledgement was sent. Needs rights over networks; skipped with a message otherwise.
 
 use super::*;
+use crate::raw;
+use rustix::fd::AsFd;
+use rustix::process::Uid;
 use sojourn_lab::net::{Host, is_possible};
 use sojourn_pump::now;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::channel;
 
 /// Attempts: on a busy machine the timer of an acknowledgement may run out between two lines.
 const ATTEMPTS: usize = 20;
@@ -53,10 +57,16 @@ fn is_hastened(writes: usize) -> bool {
         return false;
     }
     let (mut hastening, start) = (Hastening::default(), now());
-    hastening.step(&one, start);
+    let socket = ProgramSocket::new(one.try_clone().unwrap().into(), Uid::ROOT, channel().0);
+    let mut step = |at| {
+        if let Some(nudge) = hastening.step(&socket, at) {
+            nudge.give(one.as_fd());
+        }
+    };
+    step(start);
     assert_eq!(queue(raw::SIOCOUTQNSD), writes.saturating_sub(2), "at most one was kept back");
-    hastening.step(&one, start);
-    hastening.step(&one, later(start, ASK_AFTER_US));
+    step(start);
+    step(later(start, ASK_AFTER_US));
     assert!(!one.nodelay().unwrap(), "the program's own setting stays");
     // Over loopback the answer has come by now.
     let is_acknowledged = queue(raw::SIOCOUTQ) == 0;

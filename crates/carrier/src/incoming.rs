@@ -15,8 +15,7 @@
 //!
 //! Not here: what is done about each (`moves`), where they come from (`commands`, `sessions`).
 
-use crate::commands::Command;
-use rustix::fd::OwnedFd;
+use crate::commands::{Command, Offered};
 use sojourn_session::EventT;
 use std::collections::VecDeque;
 
@@ -39,7 +38,7 @@ pub(crate) struct Taken {
     event: Option<EventT>,
     /// Commands that were taken since the last look at the events.
     since_look: usize,
-    sockets: VecDeque<OwnedFd>,
+    sockets: VecDeque<Offered>,
 }
 
 impl Taken {

@@ -1,6 +1,8 @@
 //! What comes by the two ways while the carrier looks at them.
 
 use super::*;
+use rustix::fd::OwnedFd;
+use rustix::process::Uid;
 use sojourn_session::{DelegationToken, LocalNumber, ReasonT, RecallT};
 use std::cell::RefCell;
 
@@ -69,6 +71,10 @@ fn taken_late(comes: fn(&mut Ways)) -> Vec<String> {
     (0..LOOKS).map(|at| late(at).replace(['R', 'U'], "")).collect()
 }
 
+fn offered() -> Offered {
+    Offered { socket: descriptor(), user: Uid::ROOT }
+}
+
 fn descriptor() -> OwnedFd {
     std::fs::File::open("/dev/null").unwrap().into()
 }
@@ -94,14 +100,14 @@ fn what_was_given_back_comes_before_its_session_has_left() {
 fn a_socket_comes_after_its_earlier_session_has_left() {
     let taken = taken_late(|ways| {
         ways.events.push_back(left());
-        ways.commands.push_back(Command::Socket(descriptor()));
+        ways.commands.push_back(Command::Socket(offered()));
     });
     assert!(taken.iter().all(|taken| taken == "LS"), "{taken:?}");
 }
 
 #[test]
 fn all_that_is_there_is_taken() {
-    let commands = VecDeque::from([Command::Socket(descriptor()), back(), back()]);
+    let commands = VecDeque::from([Command::Socket(offered()), back(), back()]);
     let ways = Ways { commands, events: VecDeque::from([left(), left()]), ..Ways::default() };
     assert_eq!(taken(ways), "BBLLS");
     assert_eq!(taken(Ways::default()), "");
@@ -118,7 +124,7 @@ fn who_sends_commands_without_end_keeps_no_event_and_no_socket_waiting() {
         std::iter::repeat_with(&mut next).take(BEFORE_EVENT_MAX + 1).any(|next| is_event(&next))
     );
     let mut taken = Taken::default();
-    let sockets = || Some(Command::Socket(descriptor()));
+    let sockets = || Some(Command::Socket(offered()));
     for _ in 0..100 {
         let next = taken.next(sockets, || EventT::None);
         assert!(matches!(next, Some(Incoming::Command(Command::Socket(_)))));

@@ -191,7 +191,7 @@ impl Keeping {
         &mut self,
         kept: &Kept,
         process: Option<BorrowedFd<'_>>,
-        socket: Option<&OwnedFd>,
+        socket: Option<BorrowedFd<'_>>,
         record: BorrowedFd<'_>,
     ) {
         self.ready();
@@ -415,7 +415,7 @@ mod tests {
             let fd_name = format!("session {token} 7 1 4096 8192 9 3 1234 2 5 11 0").parse();
             let inbox = [null().into(), null().into(), null().into()];
             let kept = Kept { fd_name: fd_name.unwrap(), region: null().into(), inbox, own: None };
-            keeping.hold(&kept, Some(program.as_fd()), Some(&null()), null().as_fd());
+            keeping.hold(&kept, Some(program.as_fd()), Some(null().as_fd()), null().as_fd());
         }
         drop(keeping);
         let left = Keeping::at(Some(location())).take_over().unwrap().unwrap();

@@ -12,6 +12,8 @@
 mod abandoned;
 mod addresses;
 mod adopt;
+mod assistant;
+mod assistants;
 mod carrier;
 mod clock;
 mod commands;
@@ -30,13 +32,13 @@ mod inboxes;
 mod incoming;
 mod keeping;
 mod links;
-mod lock_probe;
 pub mod metastate;
 mod moves;
 mod netlink;
 mod next_hop;
 mod paths;
 mod plan;
+mod program_socket;
 mod quiesce;
 mod raw;
 mod repair;
@@ -52,11 +54,13 @@ mod sockets;
 mod timers;
 mod too_big;
 mod tuning;
+mod turns;
 mod unfiltered;
+mod work;
 
 pub use carrier::Carrier;
 pub use commands::{
-    Command, CommandChannel, CommandReceiver, CommandSender, Commands, command_channel,
+    Command, CommandChannel, CommandReceiver, CommandSender, Commands, Offered, command_channel,
 };
 pub use export::{ExportError, export, release};
 pub use import::{ImportError, import};
@@ -64,4 +68,4 @@ pub use keeping::{
     ARGUMENT as KEEP, KeeperLocation, Start as StartKeeper, keep, start as start_keeper,
 };
 pub use run::StartError;
-pub use sessions::{Adopted, HandOver, Sessions};
+pub use sessions::{Adopted, HandOver, Look, MakeLook, Sessions};

@@ -18,6 +18,7 @@ use sojourn_pump::{LinkId, now};
 use sojourn_session::RingT;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::sync::Arc;
 
 /// How long an unused filter or socket stays for the next session (microseconds): a filter takes a
 /// millisecond to attach.
@@ -333,6 +334,13 @@ impl Links {
             owner.sessions -= 1;
             owner.idle_since = now();
         }
+    }
+
+    /// Returns the map with the rules of an interface's sessions, for an assistant, which gives a
+    /// session's packets back by it. [`Links::give_back`] is still to follow.
+    pub(crate) fn rules(&self, interface: u32) -> Option<Arc<OwnedFd>> {
+        let rules = self.links.get(&interface)?.filter.rules()?;
+        rules.try_clone_to_owned().ok().map(Arc::new)
     }
 
     /// Has no packet of the session pass its program's port, or all of them again.

@@ -1,17 +1,19 @@
 //! The carrier's part in moves: the server's commands, and its events about sessions.
 //!
-//! The steps are in `out` (out of the kernel), `end` (into it again), `attend` (the choice between
-//! them), `home` (requests for a return), `held` (programs that do not answer these), `numbers`
-//! (the state of a session whose program is silent). Not here: the loop of the thread (`run`), the
-//! order of commands and events (`incoming`). Read the head of `carrier` and
-//! `docs/understand/moves.md` first.
+//! The steps are in `offer` and `out` (out of the kernel), `end` (into it again), `attend` (the
+//! choice between them), `working` (what assistants do for sessions), `home` (requests for a
+//! return), `held` (programs that do not answer these), `numbers` (the state of a session whose
+//! program is silent). Not here: the loop of the thread (`run`), the order of commands and events
+//! (`incoming`). Read the head of `carrier` and `docs/understand/moves.md` first.
 
 mod attend;
 mod end;
 mod held;
 mod home;
 mod numbers;
+mod offer;
 mod out;
+mod working;
 
 use crate::carrier::Carrier;
 use crate::commands::Command;
@@ -27,6 +29,10 @@ impl Carrier {
     pub(crate) fn take_commands(&mut self) {
         self.commands.quiet();
         for _ in 0..AT_ONCE {
+            // Many commands take a while, and assistants wait for their next work.
+            if self.assistants.are_busy() {
+                self.hear_assistants();
+            }
             let Self { commands, sessions, taken, .. } = self;
             match taken.next(|| commands.next(), || sessions.next()) {
                 Some(Incoming::Command(command)) => self.obey(command),

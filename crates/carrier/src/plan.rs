@@ -1,14 +1,59 @@
 //! The plan for a UDP socket's session: its addresses, its interface, and the keys of its rules in
 //! the filter.
 //!
-//! Not here: making the plan from a socket (`datagrams`).
+//! Not here: making the plan from the socket's state (`datagrams`).
 
 use crate::fd_name::OfDatagrams;
 use crate::metastate::NextHop;
+use rustix::fd::BorrowedFd;
+use rustix::net::{SocketAddrAny, sockopt};
 use sojourn_filter::Key;
-use sojourn_proto::record::SessionRecord;
+use sojourn_proto::record::{IpOptions, Kind, SessionRecord, UdpOptions, UdpRecord};
+use sojourn_pump::options;
 use sojourn_wire::{Protocol, SocketCookie};
 use std::net::{IpAddr, SocketAddr};
+
+/// The state of a socket, for which the kernel may take its lock.
+#[derive(Clone, Debug)]
+pub(crate) struct UdpFacts {
+    pub(crate) local: SocketAddr,
+    pub(crate) remote: Option<SocketAddr>,
+    pub(crate) cookie: SocketCookie,
+    /// The socket is not connected, and takes datagrams of both families.
+    pub(crate) is_both: bool,
+    options: UdpOptions,
+    ip: IpOptions,
+}
+
+impl UdpFacts {
+    /// Returns the socket's record, with an empty queue. `interface`: the number of its own.
+    pub(crate) fn record(&self, interface: u32) -> SessionRecord {
+        let (local, remote) = (self.local, self.remote);
+        let udp = UdpRecord { options: self.options, interface, receive_queue: Vec::new() };
+        SessionRecord { local, remote, ip: self.ip, kind: Kind::Udp(udp) }
+    }
+}
+
+/// Reads the state of a socket.
+pub(crate) fn facts_of(socket: BorrowedFd<'_>) -> Option<UdpFacts> {
+    let local = canonical(rustix::net::getsockname(socket).ok()?)?;
+    let remote = rustix::net::getpeername(socket).ok().flatten().and_then(canonical);
+    let takes_both = local.is_ipv6() && !sockopt::ipv6_v6only(socket).unwrap_or(true);
+    Some(UdpFacts {
+        local,
+        remote,
+        cookie: SocketCookie(sockopt::socket_cookie(socket).ok()?),
+        is_both: remote.is_none() && takes_both,
+        options: options::read_udp(socket),
+        ip: options::read_ip(socket, local),
+    })
+}
+
+/// Returns an address with IPv4-mapped IPv6 addresses as IPv4, and without flow label.
+fn canonical(any: SocketAddrAny) -> Option<SocketAddr> {
+    let address = SocketAddr::try_from(any).ok()?;
+    Some(SocketAddr::new(address.ip().to_canonical(), address.port()))
+}
 
 /// The plan for one session.
 #[derive(Clone, Debug)]

@@ -12,7 +12,6 @@ use sojourn_wire::tcp::SeqNum;
 
 const TCP: i32 = libc::IPPROTO_TCP;
 pub(crate) const TCP_MAXSEG: OptionName = OptionName::new(TCP, 2);
-pub(crate) const TCP_INFO: OptionName = OptionName::new(TCP, 11);
 const TCP_REPAIR: OptionName = OptionName::new(TCP, 19);
 const TCP_REPAIR_QUEUE: OptionName = OptionName::new(TCP, 20);
 const TCP_QUEUE_SEQ: OptionName = OptionName::new(TCP, 21);

@@ -31,6 +31,7 @@ impl Carrier {
                 sessions.reroute(local, hop_of(&udp.next_hop, udp.kept.fd_name.port));
                 return self.cut_datagrams(local);
             }
+            Session { phase: Phase::Working(working), .. } => return working.asked.review = true,
             _ => return,
         };
         if !delegated.is_known {

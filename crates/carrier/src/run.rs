@@ -2,7 +2,8 @@
 //!
 //! Not here: the steps of a session (`moves`).
 
-use crate::carrier::{CHANGES, COMMANDS, Carrier, INBOX, ROUTERS, RULES, UNFILTERED};
+use crate::assistants::Assistants;
+use crate::carrier::{ASSISTANTS, CHANGES, COMMANDS, Carrier, INBOX, ROUTERS, RULES, UNFILTERED};
 use crate::commands::Commands;
 use crate::conntrack::Conntrack;
 use crate::fragments::Fragments;
@@ -64,6 +65,7 @@ impl Carrier {
         let has_xdp = sessions.has_xdp() && can_make_xdp(&*sessions);
         let kinds = SocketKinds::new(sessions.has_rings(), has_xdp);
         let links = Links::new(Keeping::at(keeper), kinds, sessions.hand_over());
+        let assistants = Assistants::new(sessions.make_look()).map_err(at("epoll"))?;
         let rules = sessions.respects_firewalls().then(|| Rules::new(now()));
         let mut carrier = Self {
             sessions,
@@ -74,6 +76,8 @@ impl Carrier {
             rules,
             links,
             unfiltered: None,
+            assistants,
+            new: HashMap::new(),
             table: HashMap::new(),
             tokens: HashMap::new(),
             flows: HashMap::new(),
@@ -91,6 +95,7 @@ impl Carrier {
             has_more: false,
         };
         carrier.watch(carrier.commands.bell(), COMMANDS).map_err(at("epoll"))?;
+        carrier.watch(carrier.assistants.says_fd(), ASSISTANTS).map_err(at("epoll"))?;
         carrier.watch(carrier.metastate.changes_fd(), CHANGES).map_err(at("epoll"))?;
         for fd in carrier.rules.iter().flat_map(|rules| rules.firewall.changes_fds()) {
             carrier.watch(fd, RULES).map_err(at("epoll"))?;
@@ -106,7 +111,8 @@ impl Carrier {
             if self.links.keeping.take_loss() {
                 self.keep_anew();
             }
-            self.commands.tell_count(self.table.len() + usize::from(self.has_more));
+            let sessions = self.table.len() + self.new.len();
+            self.commands.tell_count(sessions + usize::from(self.has_more));
             self.listen();
             let at = now();
             let idle = self.links.tidy(at);
@@ -115,7 +121,8 @@ impl Carrier {
             let survey = self.survey_rules(at);
             let due = self.timers.next();
             let more = self.has_more.then_some(at);
-            let next = [idle, look, old, survey, due, more].into_iter().flatten().min();
+            let work = self.assistants.tidy(at);
+            let next = [idle, look, old, survey, due, more, work].into_iter().flatten().min();
             let limit = next.map(|when| when.since(at).as_micros()).map(|us| Timespec {
                 tv_sec: i64::try_from(us / 1_000_000).unwrap_or(i64::MAX),
                 tv_nsec: (us % 1_000_000 * 1000) as i64,
@@ -138,9 +145,12 @@ impl Carrier {
                     RULES => self.look_at_rules(),
                     ROUTERS => self.read_router_messages(),
                     UNFILTERED => self.read_arrivals(),
+                    // They are heard below.
+                    ASSISTANTS => {}
                     program => self.program_ended(ProcessId(program as u32)),
                 }
             }
+            self.hear_assistants();
             self.take_due();
         }
     }

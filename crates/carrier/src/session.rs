@@ -1,16 +1,18 @@
 //! A session of the carrier, with the data of each phase of its life.
 //!
 //! Data that only one phase has stands in that phase. A step takes the session out of the carrier's
-//! table, works on it by value, and returns what becomes of it ([`Outcome`]). Not here: the steps
-//! (`moves`, `datagrams`).
+//! table, works on it by value, and returns what becomes of it ([`Outcome`]). What may wait for the
+//! socket's lock is an assistant's work, and the session a [`Phase::Working`] meanwhile. Not here:
+//! the steps (`moves`, `datagrams`).
 
 use crate::fd_name::{FdName, Kept};
 use crate::hasten::Hastening;
 use crate::links::Ticket;
 use crate::metastate::{Mac, NextHop};
 use crate::plan::UdpPlan;
+use crate::program_socket::ProgramSocket;
 use crate::too_big::PathMtu;
-use rustix::fd::OwnedFd;
+use crate::work::Work;
 use sojourn_filter::Key;
 use sojourn_ipc::rt::Descriptor;
 use sojourn_proto::record::{SessionRecord, TcpTuning};
@@ -28,11 +30,13 @@ pub(crate) struct Session {
 
 pub(crate) enum Phase {
     /// The server has not joined it yet.
-    Offered { socket: OwnedFd },
+    Offered { socket: ProgramSocket },
     /// Joined; the program's side, or the kernel, is not ready yet.
     Waiting(Box<Waiting>),
     /// The program's library runs the engine.
     Delegated(Box<Delegated>),
+    /// An assistant works on the socket.
+    Working(Box<Working>),
     /// A UDP socket's session that the server has not joined yet.
     UdpOffered(Box<UdpPlan>),
     /// A UDP socket's session that is joined; the program's side is not ready yet.
@@ -48,6 +52,8 @@ pub(crate) enum Outcome {
     /// The session is attended to again at that time; with `None`, only when something happens to
     /// it.
     Look(Phase, Option<Instant>),
+    /// An assistant works on the socket; the rest is attended to afterwards.
+    Work(Parked, Work),
     /// The session becomes the kernel's again.
     End(Phase),
 }
@@ -67,7 +73,9 @@ impl Session {
             Phase::UdpOffered(plan) => Some(plan),
             Phase::UdpWaiting(waiting) => Some(&waiting.plan),
             Phase::UdpDelegated(delegated) => Some(&delegated.plan),
-            Phase::Offered { .. } | Phase::Waiting(_) | Phase::Delegated(_) => None,
+            Phase::Offered { .. } | Phase::Waiting(_) | Phase::Delegated(_) | Phase::Working(_) => {
+                None
+            }
         }
     }
 
@@ -76,6 +84,7 @@ impl Session {
         match &self.phase {
             Phase::Waiting(waiting) => Some(&waiting.stream),
             Phase::Delegated(delegated) => Some(&delegated.stream),
+            Phase::Working(working) => Some(working.parked.stream()),
             Phase::UdpWaiting(waiting) => Some(&waiting.stream),
             Phase::UdpDelegated(delegated) => Some(&delegated.stream),
             Phase::Offered { .. } | Phase::UdpOffered(_) => None,
@@ -92,6 +101,7 @@ impl Session {
         match &self.phase {
             Phase::Waiting(waiting) => Some(&waiting.ends),
             Phase::Delegated(delegated) => Some(&delegated.ends),
+            Phase::Working(working) => Some(working.parked.ends()),
             Phase::UdpWaiting(waiting) => Some(&waiting.ends),
             Phase::UdpDelegated(delegated) => Some(&delegated.ends),
             Phase::Offered { .. } | Phase::UdpOffered(_) => None,
@@ -165,9 +175,77 @@ pub(crate) struct JoinedEnds {
     pub(crate) peer_process: Descriptor,
 }
 
+/// A session on whose socket an assistant works.
+pub(crate) struct Working {
+    pub(crate) parked: Parked,
+    pub(crate) asked: Asked,
+}
+
+/// The session meanwhile, and what becomes of it.
+pub(crate) enum Parked {
+    /// It is on its way out, and goes on.
+    Nudged(Box<Waiting>),
+    /// Its state is read out of the socket; its packets go by that next hop.
+    TakenOut(Box<Waiting>, NextHop),
+    /// It becomes the kernel's, and the carrier has its socket no more.
+    Leaving(Box<Leaving>),
+}
+
+/// A session that is about to become the kernel's.
+pub(crate) struct Leaving {
+    pub(crate) stream: Stream,
+    pub(crate) ends: JoinedEnds,
+    pub(crate) way: Way,
+}
+
+/// The way in which a session becomes the kernel's.
+pub(crate) enum Way {
+    /// It was never taken out.
+    GivenUp,
+    /// Its state is put back into the socket.
+    PutBack {
+        token: DelegationToken,
+        interface: u32,
+        link: LinkId,
+        /// Its packets are the kernel's again, and the carrier knows.
+        is_heard: bool,
+    },
+    /// Its program has taken it for reset.
+    Lost,
+}
+
+/// What was asked for while an assistant worked on the socket.
+#[derive(Default)]
+pub(crate) struct Asked {
+    /// Something may have happened to the session.
+    pub(crate) attention: bool,
+    /// Next hops or rules may have changed.
+    pub(crate) review: bool,
+    /// A return, and the reason.
+    pub(crate) home: Option<ReasonT>,
+    /// The session's end: its program has left it, or is dead.
+    pub(crate) end: bool,
+}
+
+impl Parked {
+    pub(crate) fn stream(&self) -> &Stream {
+        match self {
+            Self::Nudged(waiting) | Self::TakenOut(waiting, _) => &waiting.stream,
+            Self::Leaving(leaving) => &leaving.stream,
+        }
+    }
+
+    fn ends(&self) -> &JoinedEnds {
+        match self {
+            Self::Nudged(waiting) | Self::TakenOut(waiting, _) => &waiting.ends,
+            Self::Leaving(leaving) => &leaving.ends,
+        }
+    }
+}
+
 /// A session on its way out.
 pub(crate) struct Waiting {
-    pub(crate) socket: OwnedFd,
+    pub(crate) socket: ProgramSocket,
     pub(crate) stream: Stream,
     pub(crate) joined: JoinedStream,
     pub(crate) ends: JoinedEnds,
@@ -194,7 +272,7 @@ pub(crate) struct Redirection {
 
 /// A session that is away.
 pub(crate) struct Delegated {
-    pub(crate) socket: OwnedFd,
+    pub(crate) socket: ProgramSocket,
     pub(crate) stream: Stream,
     pub(crate) ends: JoinedEnds,
     /// The record with which the session was taken out.

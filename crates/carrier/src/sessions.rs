@@ -12,12 +12,13 @@ use sojourn_session::{
 use sojourn_stream::Traffic;
 use sojourn_wire::SocketCookie;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 /// The identity of a session of an earlier server.
 #[derive(Clone, Copy, Debug)]
 pub enum Adopted<'s> {
-    /// A TCP session: its socket.
-    Socket(BorrowedFd<'s>),
+    /// A TCP session: what a [`Look`] has seen of its socket.
+    Socket(&'s [u8]),
     /// A session of a UDP socket, which only its program has.
     Datagrams {
         /// The socket's cookie.
@@ -32,13 +33,22 @@ pub enum Adopted<'s> {
 /// Returns what a program gets for a packet socket.
 pub type HandOver = Box<dyn Fn(OwnedFd) -> std::io::Result<OwnedFd> + Send>;
 
+/// A look at a program's socket for the server, which may wait for as long as the program holds the
+/// socket's lock. It gives what the server needs for the calls of [`Sessions`].
+pub type Look = Box<dyn FnMut(BorrowedFd<'_>) -> Vec<u8>>;
+
+/// Makes a look, in the thread that uses it: a thread with a descriptor table of its own.
+pub type MakeLook = Arc<dyn Fn() -> Look + Send + Sync>;
+
 /// The session server, as the carrier sees it. No call waits for a program.
 pub trait Sessions: Send {
-    /// Offers the other end of `end`'s connection. An event tells the outcome.
-    fn offer(&self, end: BorrowedFd<'_>, what: &OfferT);
-    /// Tells the program that has offered `end` that its session stays in the kernel, for that
+    /// Returns the way in which sockets are looked at.
+    fn make_look(&self) -> MakeLook;
+    /// Offers the other end of the socket that was seen. An event tells the outcome.
+    fn offer(&self, seen: &[u8], what: &OfferT);
+    /// Tells the program that has offered the socket that its session stays in the kernel, for that
     /// reason.
-    fn decline(&self, end: BorrowedFd<'_>, reason: ReasonT);
+    fn decline(&self, seen: &[u8], reason: ReasonT);
     /// Returns the next event, or `EventT::None`.
     fn next(&self) -> EventT;
     /// Returns true if that process, as a join names it, has shown that it may have packets of the

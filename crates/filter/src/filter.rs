@@ -7,7 +7,7 @@ use crate::error::{AttachError, Failed, FlowError};
 use crate::group::Group;
 use crate::holding_numbers::HoldingNumbers;
 use crate::hook::{Hook, Method};
-use crate::loader::{Config, INGRESS, Loaded, XDP};
+use crate::loader::{Config, FLOWS, INGRESS, Loaded, XDP};
 use crate::netlink::{self, Interface};
 use crate::owned::Template;
 use crate::owner::Owner;
@@ -15,7 +15,7 @@ use crate::port;
 use crate::reason::{Counts, Reason};
 use crate::rule::{Key, OwnerId, Rule, Target};
 use crate::sys;
-use rustix::fd::OwnedFd;
+use rustix::fd::{BorrowedFd, OwnedFd};
 use sojourn_wire::frame::LinkType;
 use std::collections::{BTreeMap, HashMap};
 
@@ -218,6 +218,12 @@ impl Filter {
         removed.map_err(|error| Failed::other("removing a session", error).into())
     }
 
+    /// Returns the map with the rules of sessions, for [`release_rule`].
+    #[must_use]
+    pub fn rules(&self) -> Option<BorrowedFd<'_>> {
+        self.loaded.fds().find(|held| held.name == FLOWS).map(|held| held.fd)
+    }
+
     /// Returns a session's rule, with the note of an arrived fragment.
     ///
     /// # Errors
@@ -330,6 +336,15 @@ impl Filter {
             }
         }
     }
+}
+
+/// Gives a session's packets to the kernel, by the map of [`Filter::rules`] alone and in any
+/// process that has it. [`Filter::release_flow`] is still to follow.
+///
+/// # Errors
+/// The kernel's: `ENOENT` if there is no such rule.
+pub fn release_rule(rules: BorrowedFd<'_>, key: &Key) -> std::io::Result<()> {
+    sys::remove_entry(rules, &key.encode())
 }
 
 fn config_of(interface: &Interface) -> Config {

@@ -5,10 +5,12 @@
 //! options (`group`).
 #![allow(unsafe_code, reason = "system calls that aya and rustix do not have")]
 
+use crate::rule::KEY_LEN;
 use aya_obj::generated::bpf_insn;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::io;
 
+const MAP_DELETE_ELEM: libc::c_long = 3;
 const PROG_LOAD: libc::c_long = 5;
 const PROG_ATTACH: libc::c_long = 8;
 const PROG_QUERY: libc::c_long = 16;
@@ -44,6 +46,23 @@ fn bpf_fd<T>(command: libc::c_long, attribute: &mut T) -> io::Result<OwnedFd> {
 
 fn number(fd: impl AsFd) -> u32 {
     fd.as_fd().as_raw_fd() as u32
+}
+
+#[repr(C)]
+struct Element {
+    map: u32,
+    key: *const u8,
+    value: u64,
+    flags: u64,
+}
+
+/// Removes an entry of a map. `key` has the length of the map's keys.
+///
+/// # Errors
+/// The kernel's: `ENOENT` if there is none.
+pub(crate) fn remove_entry(map: BorrowedFd<'_>, key: &[u8; KEY_LEN]) -> io::Result<()> {
+    let mut element = Element { map: number(map), key: key.as_ptr(), value: 0, flags: 0 };
+    bpf(MAP_DELETE_ELEM, &mut element).map(drop)
 }
 
 #[repr(C)]

@@ -24,6 +24,7 @@ use sojourn_wire::tcp::SeqNum;
 use std::fs::File;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 
 #[cfg(have_programs)]
 fn object() -> Option<&'static [u8]> {
@@ -70,9 +71,8 @@ impl Arrival {
 
 /// The programs. Dropping this detaches the lookup; sockets keep their filter.
 pub struct Unfiltered {
-    report: OwnedFd,
-    /// A socket filter that accepts nothing.
-    nothing: OwnedFd,
+    report: Arc<OwnedFd>,
+    nothing: Arc<OwnedFd>,
     arrivals: RingBuf<MapData>,
     absent: HashMap<MapData, [u8; KEY_LEN], u8>,
     programs: Ebpf,
@@ -107,29 +107,21 @@ impl Unfiltered {
         let lookup: Result<&mut SkLookup, ProgramError> = program.try_into();
         lookup.and_then(SkLookup::load).map_err(|error| Failed::other(LOOKUP, error))?;
         let absent = HashMap::try_from(take_map(&mut programs, ABSENT)?).map_err(wrong(ABSENT))?;
+        let [report, nothing] = [report, nothing].map(Arc::new);
         Ok(Self { report, nothing, arrivals, absent, programs, lookup: None })
     }
 
-    /// Has segments reported that reach the socket of a session which is away.
-    ///
-    /// # Errors
-    /// The kernel's: `EPERM` if the program has locked the socket's filter (`SO_LOCK_FILTER`).
-    pub fn report(&self, socket: impl AsFd) -> Result<(), Failed> {
-        attach(socket, &self.report).map_err(Failed::at("reporting what comes past the filter"))
+    /// Returns the socket filter that reports segments which reach the socket of a session that is
+    /// away, and lets them pass.
+    #[must_use]
+    pub fn reporter(&self) -> &Arc<OwnedFd> {
+        &self.report
     }
 
-    /// Has the socket drop what reaches it.
-    ///
-    /// # Errors
-    /// As [`Unfiltered::report`].
-    pub fn drop_all(&self, socket: impl AsFd) -> Result<(), Failed> {
-        attach(socket, &self.nothing).map_err(Failed::at("dropping what comes past the filter"))
-    }
-
-    /// Ends what either has begun.
-    pub fn release(&self, socket: impl AsFd) {
-        // A socket without a filter refuses this.
-        let _ = sys::set_option(socket, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0_i32);
+    /// Returns the socket filter that drops everything.
+    #[must_use]
+    pub fn silencer(&self) -> &Arc<OwnedFd> {
+        &self.nothing
     }
 
     /// Returns a descriptor that is readable when there is an arrival.
@@ -194,8 +186,22 @@ fn load(program: &mut aya::programs::Program) -> Result<OwnedFd, ProgramError> {
     Ok(program.fd()?.as_fd().try_clone_to_owned()?)
 }
 
-fn attach(socket: impl AsFd, program: &OwnedFd) -> io::Result<()> {
-    sys::set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_BPF, &program.as_raw_fd())
+/// Gives a socket a filter, in place of the one that it has.
+///
+/// # Errors
+/// The kernel's: `EPERM` if the program has locked the socket's filter (`SO_LOCK_FILTER`).
+pub fn attach_program(socket: impl AsFd, program: BorrowedFd<'_>) -> Result<(), Failed> {
+    attach(socket, &program).map_err(Failed::at("a socket's filter"))
+}
+
+/// Takes a socket's filter away.
+pub fn detach_program(socket: impl AsFd) {
+    // A socket without a filter refuses this.
+    let _ = sys::set_option(socket, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0_i32);
+}
+
+fn attach(socket: impl AsFd, program: &impl AsFd) -> io::Result<()> {
+    sys::set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_BPF, &program.as_fd().as_raw_fd())
 }
 
 /// Makes a listening socket that drops everything. Nobody can connect to its port, which is the

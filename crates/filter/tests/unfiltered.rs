@@ -5,10 +5,10 @@ mod common;
 
 use common::{Host, two_hosts};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
-use sojourn_filter::{Key, Unfiltered};
+use sojourn_filter::{Key, Unfiltered, attach_program, detach_program};
 use sojourn_wire::Protocol;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -37,7 +37,7 @@ fn what_reaches_a_socket_is_reported_dropped_and_then_taken() {
         let address = listener.local_addr().unwrap();
         let mut far = two.run(move || TcpStream::connect(address).unwrap());
         let mut local = listener.accept().unwrap().0;
-        programs.report(&local).unwrap();
+        attach_program(&local, programs.reporter().as_fd()).unwrap();
         far.write_all(b"reported").unwrap();
         let mut heard = [0; 8];
         local.read_exact(&mut heard).unwrap();
@@ -45,14 +45,14 @@ fn what_reaches_a_socket_is_reported_dropped_and_then_taken() {
         let arrival = programs.take_arrival().unwrap();
         assert_eq!(arrival.cookie.0, sockopt::socket_cookie(&local).unwrap());
 
-        programs.drop_all(&local).unwrap();
+        attach_program(&local, programs.silencer().as_fd()).unwrap();
         while programs.take_arrival().is_some() {}
         far.write_all(b"dropped").unwrap();
         local.set_read_timeout(Some(ANSWER)).unwrap();
         assert_eq!(local.read(&mut heard).unwrap_err().kind(), ErrorKind::WouldBlock);
         assert!(programs.take_arrival().is_none());
 
-        programs.release(&local);
+        detach_program(&local);
         local.set_read_timeout(Some(LIMIT)).unwrap();
         let mut heard = [0; 7];
         local.read_exact(&mut heard).unwrap();

@@ -6,7 +6,7 @@
 use crate::beat::Beat;
 use crate::concerned;
 use crate::drivers::Drivers;
-use crate::identity::{self, Diag};
+use crate::identity;
 use crate::inspected::Inspected;
 use crate::log::{self, Level};
 use crate::network::Network;
@@ -14,10 +14,9 @@ use crate::options::Options;
 use crate::registry::{CARRIER, CarrierMessage, ProcessInfo};
 use crate::service::Sojournd;
 use crate::service::carry::AdoptedStream;
-use rustix::fd::BorrowedFd;
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use sojourn_carrier::{
-    Adopted, Carrier, CommandChannel, CommandSender, HandOver, KeeperLocation, Sessions,
+    Adopted, Carrier, CommandChannel, CommandSender, HandOver, KeeperLocation, MakeLook, Sessions,
     command_channel, start_keeper,
 };
 use sojourn_ipc::Badge;
@@ -31,7 +30,7 @@ use sojourn_stream::Traffic;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 /// The server as its carrier sees it.
 #[derive(Debug)]
@@ -42,9 +41,6 @@ pub(crate) struct ServerSide {
     has_xdp: bool,
     respects_firewalls: bool,
     beat: Beat,
-    /// For looks at the carrier's sockets. These may be a program's, so a look may wait, and
-    /// nothing but the carrier may wait with it.
-    diag: Mutex<Diag>,
 }
 
 impl ServerSide {
@@ -62,9 +58,8 @@ impl ServerSide {
         let caller = Caller { client: CARRIER, badge: Badge::default(), credentials };
         let beat = server.beats().beat("carrier");
         let server = Arc::downgrade(server);
-        let diag = Mutex::new(Diag::new(true).ok()?);
         let &Options { has_xdp, respects_firewalls, .. } = options;
-        Some(Self { server, caller, network, has_xdp, respects_firewalls, beat, diag })
+        Some(Self { server, caller, network, has_xdp, respects_firewalls, beat })
     }
 }
 
@@ -116,10 +111,6 @@ pub(crate) fn start(
 }
 
 impl ServerSide {
-    fn inspect(&self, end: BorrowedFd<'_>) -> Inspected {
-        Inspected::beside(end, &mut self.diag.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
     fn tell(&self, local: LocalNumber, what: CarrierMessage) {
         if let Some(server) = self.server.upgrade() {
             server.tell_carried(local, what);
@@ -128,15 +119,19 @@ impl ServerSide {
 }
 
 impl Sessions for ServerSide {
-    fn offer(&self, end: BorrowedFd<'_>, what: &OfferT) {
-        if let Some(server) = self.server.upgrade() {
-            server.offer_carried(self.inspect(end), what);
+    fn make_look(&self) -> MakeLook {
+        Inspected::make_look()
+    }
+
+    fn offer(&self, seen: &[u8], what: &OfferT) {
+        if let (Some(server), Some(seen)) = (self.server.upgrade(), Inspected::read(seen, None)) {
+            server.offer_carried(seen, what);
         }
     }
 
-    fn decline(&self, end: BorrowedFd<'_>, reason: ReasonT) {
-        if let Some(server) = self.server.upgrade() {
-            server.decline_carried(self.inspect(end), reason);
+    fn decline(&self, seen: &[u8], reason: ReasonT) {
+        if let (Some(server), Some(seen)) = (self.server.upgrade(), Inspected::read(seen, None)) {
+            server.decline_carried(seen, reason);
         }
     }
 
@@ -197,13 +192,15 @@ impl Sessions for ServerSide {
     ) {
         if let Some(server) = self.server.upgrade() {
             let inspected = match what {
-                Adopted::Socket(socket) => self.inspect(socket),
+                Adopted::Socket(seen) => Inspected::read(seen, None),
                 Adopted::Datagrams { cookie, local, remote } => {
-                    Inspected::known(Ok(identity::of_datagrams(cookie, local, remote)))
+                    Some(Inspected::known(Ok(identity::of_datagrams(cookie, local, remote))))
                 }
             };
             let stream = AdoptedStream { number: stream, side, region };
-            server.adopt_carried(local, inspected, stream);
+            if let Some(inspected) = inspected {
+                server.adopt_carried(local, inspected, stream);
+            }
         }
     }
 

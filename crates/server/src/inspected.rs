@@ -11,8 +11,10 @@ use crate::registry::Identity;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::net::sockopt;
+use sojourn_carrier::MakeLook;
 use sojourn_session::{Inode, KindT, ReasonT};
 use sojourn_wire::SocketCookie;
+use std::sync::Arc;
 
 /// The result of a look at an end.
 #[derive(Debug)]
@@ -58,11 +60,7 @@ impl Inspected {
         let lingers = sockopt::socket_linger(&end).is_ok_and(|limit| limit.is_some());
         let last = if lingers { end.try_clone().ok() } else { None };
         let inspected = Self::at(end, diag);
-        if let Some(last) = last {
-            let closing = std::thread::Builder::new().name("sojourn-close".into());
-            // Without a thread the socket is closed here.
-            let _ = closing.spawn(move || drop(last));
-        }
+        last.into_iter().for_each(close_aside);
         inspected
     }
 
@@ -70,6 +68,21 @@ impl Inspected {
     pub(crate) fn beside(end: BorrowedFd<'_>, diag: &mut Diag) -> Self {
         let seen = identity::identify(end, diag);
         Self { inode: identity::inode(end), ..Self::known(seen) }
+    }
+
+    /// Returns the carrier's look at sockets, for a thread with a descriptor table of its own: what
+    /// [`Inspected::beside`] sees, encoded.
+    pub(crate) fn make_look() -> MakeLook {
+        Arc::new(|| {
+            let mut diag = None;
+            Box::new(move |end| {
+                if diag.is_none() {
+                    diag = Diag::new(true).ok();
+                }
+                let refused = || Self::refused(ReasonT::Resources);
+                diag.as_mut().map_or_else(refused, |diag| Self::beside(end, diag)).to_bytes()
+            })
+        })
     }
 
     /// Returns the result for an end whose identity is known.
@@ -150,6 +163,24 @@ impl Inspected {
     }
 }
 
+/// The part of an end that the server has until it passes it on. Dropping this does not wait for a
+/// socket that lingers: its program may have left the last close to the server.
+pub(crate) struct Kept(pub(crate) Option<OwnedFd>);
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let socket = self.0.take().filter(|end| sockopt::socket_type(end).is_ok());
+        socket.into_iter().for_each(close_aside);
+    }
+}
+
+/// Has a thread of its own make a close that may wait.
+fn close_aside(socket: OwnedFd) {
+    let closing = std::thread::Builder::new().name("sojourn-close".into());
+    // Without a thread the socket is closed here.
+    let _ = closing.spawn(move || drop(socket));
+}
+
 /// Opens a descriptor that only names the object of `end`: see open(2), `O_PATH`.
 fn name(end: &OwnedFd) -> Option<OwnedFd> {
     let path = format!("/proc/self/fd/{}", end.as_raw_fd());
@@ -212,6 +243,16 @@ mod tests {
         let inspected = Inspected::at_once(socket, &mut diag);
         assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
         assert_ne!(inspected.inode, Inode::default());
+    }
+
+    /// The server has the socket of a session with another host until the carrier has it, or until
+    /// it refuses the session.
+    #[test]
+    fn a_socket_that_is_not_passed_on_does_not_hold_the_server_up_either() {
+        let (socket, _peer) = lingering();
+        let begun = Instant::now();
+        drop(Kept(Some(socket)));
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     }
 
     #[test]

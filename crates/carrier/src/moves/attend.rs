@@ -16,7 +16,7 @@ impl Carrier {
     pub(crate) fn attend(&mut self, local: LocalNumber) {
         let Some(Session { key, phase }) = self.table.remove(&local) else { return };
         let outcome = match phase {
-            Phase::Waiting(waiting) => self.step_out(local, &key, waiting),
+            Phase::Waiting(waiting) => self.step_out(&key, waiting),
             Phase::Delegated(delegated) if delegated.stream.is_frozen() => {
                 let ledger = delegated.stream.ledger();
                 // A library that has not claimed the session by now never will. Or it has waited
@@ -37,6 +37,10 @@ impl Carrier {
             Phase::Offered { .. } | Phase::Delegated(_) | Phase::UdpOffered(_) => {
                 Outcome::Stay(phase)
             }
+            Phase::Working(mut working) => {
+                working.asked.attention = true;
+                Outcome::Stay(Phase::Working(working))
+            }
             Phase::UdpWaiting(waiting) => self.step_out_datagrams(local, &key, waiting),
             Phase::UdpDelegated(delegated) => self.attend_datagrams(delegated),
         };
@@ -46,6 +50,7 @@ impl Carrier {
                 self.timers.set(local, when);
                 phase
             }
+            Outcome::Work(parked, work) => return self.work(local, key, parked, work),
             Outcome::End(phase) => return self.end_taken(local, Session { key, phase }, None),
         };
         self.table.insert(local, Session { key, phase });

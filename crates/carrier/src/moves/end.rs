@@ -1,30 +1,23 @@
 //! Back into the kernel: the state of a session, as its library or else the ledger and the rings
 //! give it, goes into its socket.
 //!
-//! Not here: the socket's calls (`import`), and the requests for a return (`home`, `attend`). Read
-//! the head of `carrier` and `docs/understand/moves.md` first.
+//! Not here: the socket's calls (`work`, `import`), and the requests for a return (`home`,
+//! `attend`). Read the head of `carrier` and `docs/understand/moves.md` first.
 
-use super::numbers::{add_unexported, last_known};
+use super::numbers::last_known;
 use super::out::restore_packets;
 use crate::carrier::Carrier;
 use crate::datagrams;
-use crate::import::{ImportError, Room, import};
-use crate::replay;
-use crate::session::{Delegated, FinalState, Phase, Session};
-use crate::unfiltered;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::{AsFd, OwnedFd};
+use crate::import::ImportError;
+use crate::session::{Delegated, FinalState, JoinedEnds, Leaving, Phase, Session, Waiting, Way};
+use crate::work::{Done, GiveUp, PutBack, Work};
 use rustix::io::Errno;
-use rustix::net::SendFlags;
 use sojourn_filter::Key;
 use sojourn_proto::record::Kind;
 use sojourn_pump::{now, unsent};
 use sojourn_session::{LocalNumber, ReasonT};
 use sojourn_stream::{Stream, Traffic};
 use sojourn_wire::{FlowKey, Protocol};
-
-/// How long the kernel may take to accept the bytes that a program has written.
-const FLUSH_LIMIT: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
 
 impl Carrier {
     /// Makes the session the kernel's again, in whatever phase it is.
@@ -48,24 +41,50 @@ impl Carrier {
         known: Option<FinalState>,
     ) {
         self.timers.set(local, None);
-        let ends = session.ends().cloned();
-        let reason = session.called_home_for().unwrap_or(ReasonT::PeerLeft);
         let Session { key, phase } = session;
-        let traffic = match phase {
-            Phase::Offered { .. } | Phase::UdpOffered(_) => Traffic::default(),
+        let (phase, traffic) = match phase {
+            Phase::Offered { .. } | Phase::UdpOffered(_) => (phase, Traffic::default()),
             Phase::Waiting(mut waiting) => {
-                restore_packets(&mut self.links, &key, &mut waiting);
-                give_up(&waiting.socket, &waiting.stream);
-                Traffic::default()
+                let probes = restore_packets(&mut self.links, &key, &mut waiting);
+                let Waiting { socket, stream, ends, .. } = *waiting;
+                let left = give_up(&stream);
+                let is_over = !probes && left.is_empty();
+                let leaving = Leaving { stream, ends, way: Way::GivenUp };
+                if is_over {
+                    return self.left(local, key, leaving, Done::GivenUp { is_whole: true });
+                }
+                let work = Work::GiveUp(GiveUp { probes, left });
+                return self.last_work(local, key, leaving, socket, work);
             }
-            Phase::Delegated(delegated) => self.put_back(&key, &delegated, known),
+            Phase::Delegated(delegated) => return self.put_back(local, key, delegated, known),
+            Phase::Working(mut working) => {
+                working.asked.end = true;
+                let phase = Phase::Working(working);
+                return drop(self.table.insert(local, Session { key, phase }));
+            }
             Phase::UdpWaiting(waiting) => {
                 datagrams::let_go(&waiting.stream);
-                Traffic::default()
+                (Phase::UdpWaiting(waiting), Traffic::default())
             }
-            Phase::UdpDelegated(delegated) => self.end_datagrams(&delegated),
+            Phase::UdpDelegated(delegated) => {
+                let traffic = self.end_datagrams(&delegated);
+                (Phase::UdpDelegated(delegated), traffic)
+            }
         };
-        self.sessions.left(local, reason, traffic);
+        let session = Session { key, phase };
+        let reason = session.called_home_for();
+        self.forget(local, session.ends(), reason, traffic);
+    }
+
+    /// Forgets a session that is the kernel's.
+    fn forget(
+        &mut self,
+        local: LocalNumber,
+        ends: Option<&JoinedEnds>,
+        reason: Option<ReasonT>,
+        traffic: Traffic,
+    ) {
+        self.sessions.left(local, reason.unwrap_or(ReasonT::PeerLeft), traffic);
         if let Some(ends) = ends {
             self.slots.remove(&ends.own);
             self.peer_inboxes.close(ends.peer.inbox);
@@ -73,6 +92,41 @@ impl Carrier {
                 let _ = rustix::event::epoll::delete(&self.set, inbox.attention_fd());
             }
         }
+    }
+
+    /// Goes on with a session whose socket has all that the carrier could put there.
+    pub(super) fn left(&mut self, local: LocalNumber, key: Key, leaving: Leaving, done: Done) {
+        let Leaving { stream, ends, way } = leaving;
+        let mut traffic = Traffic::default();
+        match way {
+            Way::Lost => {}
+            // A program's side that has lost the carrier does this itself.
+            Way::GivenUp if stream.ledger().is_kept() => {}
+            Way::GivenUp => {
+                // If some bytes remain the program's side takes the session for reset.
+                match done {
+                    Done::GivenUp { is_whole: true } => stream.set_flushed(0),
+                    _ => stream.ledger().lose(),
+                }
+                stream.attention();
+                stream.notify_peer();
+            }
+            Way::PutBack { token, .. } => {
+                let imported = match done {
+                    Done::PutBack(imported) => imported,
+                    _ => Err(ImportError::State),
+                };
+                if let (Ok(()), Some(target)) = (&imported, key.remote()) {
+                    let flow = FlowKey { protocol: Protocol::Tcp, source: key.local(), target };
+                    self.returned.add(token, flow, now());
+                }
+                self.tell_outcome(&key, &stream, imported);
+                let Traffic { sent: received, received: sent } = stream.published_totals();
+                traffic = Traffic { sent, received };
+            }
+        }
+        let reason = ReasonT::from_number(stream.ledger().reason());
+        self.forget(local, Some(&ends), reason, traffic);
     }
 
     /// Tells the program's side whether it may go on with its socket.
@@ -92,85 +146,52 @@ impl Carrier {
         stream.notify_peer();
     }
 
-    /// Puts a session back into its socket. Returns what the program has sent and received while it
-    /// was away.
-    fn put_back(&mut self, key: &Key, delegated: &Delegated, known: Option<FinalState>) -> Traffic {
+    /// Has an assistant put a session back into its socket.
+    fn put_back(
+        &mut self,
+        local: LocalNumber,
+        key: Key,
+        delegated: Box<Delegated>,
+        known: Option<FinalState>,
+    ) {
         self.tokens.remove(&delegated.token);
-        self.flows.remove(key);
+        self.flows.remove(&key);
         // The keeper's duplicate goes first: the program's close has to be the last.
         self.links.keeping.release(&delegated.kept.fd_name);
-        let stream = &delegated.stream;
-        stream.freeze();
-        if stream.ledger().is_lost() {
+        delegated.stream.freeze();
+        let (interface, link) = (delegated.next_hop.interface, delegated.link);
+        let state = match &delegated.record.kind {
+            Kind::Tcp(tcp) if !delegated.stream.ledger().is_lost() => {
+                let unknown = || FinalState { record: last_known(&delegated), has_ended: false };
+                let FinalState { record, has_ended } = known.unwrap_or_else(unknown);
+                let is_bypassed = self.begin_absence(&key, &delegated);
+                Some(PutBack { record, has_ended, taken_at: tcp.rcv_nxt, is_bypassed, key })
+            }
             // The program has waited for the carrier in vain, and has taken the session for reset.
-            self.links.give_back(delegated.next_hop.interface, delegated.link, key);
-            self.stop_reports(&delegated.socket);
-            return Traffic::default();
-        }
-        let unknown = || FinalState { record: last_known(delegated), has_ended: false };
-        let FinalState { mut record, has_ended } = known.unwrap_or_else(unknown);
-        self.turn_deaf(key, delegated);
-        let has_ended = add_unexported(&mut record, delegated) || has_ended;
-        let (mut links, mut unfiltered) = (Some(&mut self.links), self.unfiltered.as_mut());
-        let mut hear = || {
-            if let Some(links) = links.take() {
-                links.give_back(delegated.next_hop.interface, delegated.link, key);
-                unfiltered::hear(unfiltered.take(), key, &delegated.socket);
+            _ => {
+                self.links.give_back(interface, link, &key);
+                None
             }
         };
-        let imported = import(&record, delegated.socket.as_fd(), &mut hear);
-        // The packets are the kernel's in any case.
-        hear();
-        if let (Ok(()), Kind::Tcp(tcp)) = (&imported, &record.kind) {
-            // If this fails the peer repeats the segments.
-            let _ = replay::rest(&record, tcp, has_ended);
-            if let Some(remote) = key.remote() {
-                let (protocol, source) = (Protocol::Tcp, key.local());
-                self.returned.add(
-                    delegated.token,
-                    FlowKey { protocol, source, target: remote },
-                    now(),
-                );
+        let Delegated { socket, stream, ends, token, .. } = *delegated;
+        let (way, work) = match state {
+            Some(state) => {
+                let way = Way::PutBack { token, interface, link, is_heard: false };
+                (way, Work::PutBack(Box::new(state)))
             }
-        }
-        self.tell_outcome(key, stream, imported);
-        let Traffic { sent: received, received: sent } = stream.published_totals();
-        Traffic { sent, received }
+            None => (Way::Lost, Work::StopReports),
+        };
+        self.last_work(local, key, Leaving { stream, ends, way }, socket, work);
     }
 }
 
-/// Gives up a session that was never taken out: bytes that the program has written to the stream go
-/// into the kernel. The kernel is given room for all of them, so that this does not wait for a peer
-/// that takes nothing at the moment.
-fn give_up(socket: &OwnedFd, stream: &Stream) {
+/// Gives up a session that was never taken out. Returns the bytes that the program has written to
+/// the stream, and that have to go into the kernel.
+fn give_up(stream: &Stream) -> Vec<u8> {
     stream.freeze();
-    if !stream.ledger().close() && stream.ledger().is_kept() {
-        // The program's side has lost the carrier, and does this itself.
-        return;
+    // A program's side that has lost the carrier does this itself.
+    match !stream.ledger().close() && stream.ledger().is_kept() {
+        true => Vec::new(),
+        false => unsent(stream, 0),
     }
-    let left = unsent(stream, 0);
-    let _room = Room::to_send(socket.as_fd(), left.len());
-    let mut done = 0;
-    while done < left.len() {
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        match rustix::net::send(socket, &left[done..], flags) {
-            Ok(sent) => done += sent,
-            Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => {
-                let mut set = [PollFd::new(socket, PollFlags::OUT)];
-                if !matches!(poll(&mut set, Some(&FLUSH_LIMIT)), Ok(1)) {
-                    break;
-                }
-            }
-            // A broken connection takes no more bytes, and its error tells the program so.
-            Err(_) => done = left.len(),
-        }
-    }
-    // If some bytes remain the program's side takes the session for reset.
-    match done == left.len() {
-        true => stream.set_flushed(0),
-        false => stream.ledger().lose(),
-    }
-    stream.attention();
-    stream.notify_peer();
 }

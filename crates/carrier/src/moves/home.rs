@@ -30,6 +30,7 @@ impl Carrier {
                     self.attend(local);
                 }
             }
+            Some(Phase::Working(_)) if !is_over => self.send_home(local, recall.reason),
             _ => self.end(local),
         }
     }
@@ -46,6 +47,7 @@ impl Carrier {
                     self.table.remove(&local);
                     self.sessions.left(local, ReasonT::NoPeer, Traffic::default());
                 }
+                Some(Phase::Working(_)) => self.send_home(local, ReasonT::ServerGone),
                 Some(Phase::Waiting(_) | Phase::UdpOffered(_)) | None => {}
             }
             self.attend(local);

@@ -1,33 +1,12 @@
-//! The state of a session as far as the carrier can tell by itself: segments that slipped past the
-//! filter, and the last known state of a session whose program is silent.
+//! The last known state of a session whose program is silent, as far as the carrier can tell it by
+//! itself.
 //!
-//! Not here: the use of these (`end`). Read `docs/understand/moves.md`.
+//! Not here: the use of it (`end`). Read `docs/understand/moves.md`.
 
-use crate::export::{Unexported, take_unexported};
 use crate::session::Delegated;
-use sojourn_proto::record::{Kind, SessionRecord, TcpRecord};
+use sojourn_proto::record::{Kind, SessionRecord};
 use sojourn_pump::{position, unread, unsent};
 use sojourn_wire::tcp::SeqNum;
-
-/// Adds the bytes that the kernel has received and acknowledged after the session was taken out.
-/// Returns true if the peer's FIN has come so.
-pub(super) fn add_unexported(record: &mut SessionRecord, delegated: &Delegated) -> bool {
-    let (Kind::Tcp(tcp), Kind::Tcp(base)) = (&mut record.kind, &delegated.record.kind) else {
-        return false;
-    };
-    append(tcp, base.rcv_nxt, &take_unexported(&delegated.socket))
-}
-
-/// Adds what has come from the byte `first` on, as far as the record does not have it. Returns true
-/// if the peer's FIN follows the record's last byte.
-fn append(tcp: &mut TcpRecord, first: u32, unexported: &Unexported) -> bool {
-    let known = tcp.rcv_nxt.wrapping_sub(first) as usize;
-    // The engine has received more than the kernel.
-    let Some(missing) = unexported.bytes.get(known..) else { return false };
-    tcp.receive_queue.extend(missing);
-    tcp.rcv_nxt = tcp.rcv_nxt.wrapping_add(missing.len() as u32);
-    unexported.has_ended
-}
 
 /// Returns the state of a session whose program can no longer tell: that of the delegation, if no
 /// engine has run; else the ledger's, with the bytes in the rings.
@@ -74,21 +53,6 @@ fn oldest(told: SeqNum, ring: SeqNum) -> OldestByte {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_is_late_is_added_once_and_an_end_counts_at_the_end() {
-        let first = u32::MAX - 1;
-        let unexported = Unexported { bytes: b"abcd".to_vec(), has_ended: true };
-        for (known, added, is_at_end) in
-            [(0, &b"abcd"[..], true), (3, b"d", true), (4, b"", true), (5, b"", false)]
-        {
-            let rcv_nxt = first.wrapping_add(known);
-            let mut tcp = TcpRecord { rcv_nxt, ..TcpRecord::default() };
-            assert_eq!(append(&mut tcp, first, &unexported), is_at_end, "{known}");
-            assert_eq!(tcp.receive_queue, added);
-            assert_eq!(tcp.rcv_nxt, rcv_nxt.wrapping_add(added.len() as u32));
-        }
-    }
 
     #[test]
     fn what_is_acknowledged_is_out_of_the_ring_before_or_after_it_is_told() {

@@ -1,36 +1,32 @@
-//! Out of the kernel, step by step: offered, joined, quiet, taken out of the socket and delegated.
+//! Out of the kernel, step by step: joined, quiet, taken out of the socket and delegated.
 //!
-//! Not here: reading the socket's state (`export`). Read the head of `carrier` and
-//! `docs/understand/moves.md` first.
+//! Not here: offers (`offer`), reading the socket's state (`work`, `export`). Read the head of
+//! `carrier` and `docs/understand/moves.md` first.
 
 use crate::carrier::{Carrier, OpenedJoin};
 use crate::clock::later;
-use crate::datagrams;
-use crate::export::{ExportError, addresses, export, has_filter, has_gap, release};
+use crate::export::ExportError;
 use crate::fd_name::Kept;
-use crate::hasten::Hastening;
+use crate::hasten::{Hastening, Nudge};
 use crate::links::{Links, Ticket};
 use crate::metastate::NextHop;
 use crate::next_hop::{hop_of, next_hop_of};
-use crate::quiesce::{RING_BYTES, TAKE_EVERY_US, TAKE_LIMIT_US, wait_for_softirqs};
-use crate::raw::{self, SIOCOUTQ};
-use crate::repair;
+use crate::program_socket::ProgramSocket;
+use crate::quiesce::{TAKE_EVERY_US, TAKE_LIMIT_US, wait_for_softirqs};
 use crate::session::{
-    Delegated, JoinedStream, Outcome, Phase, Redirection, Session, Waiting, token,
+    Delegated, JoinedStream, Outcome, Parked, Phase, Redirection, Session, Waiting, token,
 };
 use crate::sockets::InterfaceError;
 use crate::too_big::PathMtu;
+use crate::work::{Done, TakeOutError, Work};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::net::sockopt;
 use sojourn_filter::{Failed, Key};
 use sojourn_proto::record::SessionRecord;
 use sojourn_proto::time::Instant;
 use sojourn_pump::now;
-use sojourn_pump::sealed::pack;
-use sojourn_session::{DelegateT, HomeT, JoinT, LocalNumber, OfferT, ReasonT, StreamNumber};
+use sojourn_session::{DelegateT, JoinT, LocalNumber, ReasonT, StreamNumber};
 use sojourn_stream::Traffic;
-use sojourn_wire::{Protocol, SocketCookie};
 
 /// How long the program has to give up the kernel while its packets still come there
 /// (microseconds), and while it has bytes to read there. After that nothing more comes, and the
@@ -40,55 +36,24 @@ const ASK_LIMIT_US: u64 = 2_000;
 /// After that the kernel gets its packets again, until the program does.
 const DEAF_LIMIT_US: u64 = 20_000;
 
-/// The record of a socket, and the file with it.
-struct SealedRecord {
+/// A session's record, and a file with it.
+pub(super) struct TakenOut {
     record: SessionRecord,
     sealed: OwnedFd,
 }
 
-impl Carrier {
-    pub(super) fn offer(&mut self, socket: OwnedFd) {
-        let local = self.next_local();
-        let what = OfferT {
-            local: local.0,
-            set: 0,
-            ring_bytes: RING_BYTES,
-            is_sole: true,
-            home: HomeT::Library,
-        };
-        if datagrams::is_of_datagrams(&socket) {
-            return self.offer_datagrams(local, &what, socket);
-        }
-        let key = addresses(socket.as_fd())
-            .ok()
-            .and_then(|found| Key::new(Protocol::Tcp, found.local, Some(found.remote)).ok());
-        let is_translated =
-            |key| self.conntrack.as_mut().is_some_and(|known| known.standing(key).is_translated);
-        if key.as_ref().is_some_and(is_translated) {
-            return self.sessions.decline(socket.as_fd(), ReasonT::Translated);
-        }
-        if has_filter(socket.as_fd()) {
-            return self.sessions.decline(socket.as_fd(), ReasonT::Option);
-        }
-        self.update_rules(now());
-        let next_hop = key.as_ref().and_then(|key| next_hop_of(&mut self.metastate, key));
-        if key
-            .as_ref()
-            .is_some_and(|key| next_hop.is_some() && self.is_filtered(key, next_hop.as_ref()))
-        {
-            return self.sessions.decline(socket.as_fd(), ReasonT::Firewall);
-        }
-        self.sessions.offer(socket.as_fd(), &what);
-        match key {
-            // An event tells the outcome.
-            Some(key) if !self.is_leaving && next_hop.is_some() => {
-                self.table.insert(local, Session { key, phase: Phase::Offered { socket } });
-            }
-            // The server tells the program.
-            _ => self.sessions.left(local, ReasonT::NoPeer, Traffic::default()),
+impl TakenOut {
+    /// Reads an assistant's answer.
+    pub(super) fn of(done: Done, file: Option<OwnedFd>) -> Result<Self, TakeError> {
+        match (done, file) {
+            (Done::Taken(Ok(record)), Some(sealed)) => Ok(Self { record: *record, sealed }),
+            (Done::Taken(Err(error)), _) => Err(error.into()),
+            _ => Err(TakeError::NoAnswer),
         }
     }
+}
 
+impl Carrier {
     pub(super) fn joined(&mut self, join: &JoinT) {
         let local = LocalNumber(join.local);
         let opened = self.open(join);
@@ -117,7 +82,7 @@ impl Carrier {
     fn begin(
         &mut self,
         key: &Key,
-        socket: OwnedFd,
+        socket: ProgramSocket,
         joined: JoinedStream,
         OpenedJoin { stream, ends }: OpenedJoin,
     ) -> Phase {
@@ -153,26 +118,23 @@ impl Carrier {
     }
 
     /// Takes a session a step further out of the kernel, if the conditions hold.
-    pub(super) fn step_out(
-        &mut self,
-        local: LocalNumber,
-        key: &Key,
-        mut waiting: Box<Waiting>,
-    ) -> Outcome {
+    pub(super) fn step_out(&mut self, key: &Key, mut waiting: Box<Waiting>) -> Outcome {
         let at = now();
-        let stream = &waiting.stream;
+        let is_late = at >= later(waiting.since, TAKE_LIMIT_US);
         // This server ends, or the program's side has called the session home, or the program has
         // not been quiet for long enough to take it out.
-        if self.is_leaving || stream.is_frozen() || at >= later(waiting.since, TAKE_LIMIT_US) {
+        if self.is_leaving || waiting.stream.is_frozen() || is_late {
             return Outcome::End(Phase::Waiting(waiting));
         }
-        if stream.peer_uses_ring() {
-            waiting.hastening.step(&waiting.socket, at);
-        } else if stream.has_consent() && !waiting.asked_to_switch {
+        if waiting.stream.peer_uses_ring() {
+            if let Some(nudge) = waiting.hastening.step(&waiting.socket, at) {
+                return Outcome::Work(Parked::Nudged(waiting), Work::Nudge(nudge));
+            }
+        } else if waiting.stream.has_consent() && !waiting.asked_to_switch {
             // The program may write seldom, so it switches without a write now that its reader has
             // left the kernel.
             waiting.asked_to_switch = true;
-            stream.attention();
+            waiting.stream.attention();
         }
         let again = Some(later(at, TAKE_EVERY_US));
         let Some(step) = transition(&waiting, at) else {
@@ -186,31 +148,37 @@ impl Carrier {
             return Outcome::End(Phase::Waiting(waiting));
         };
         let done = match step {
-            Transition::Ask => Ok(()),
+            Transition::Ask => Ok(Turned::Away),
             Transition::Turn => self.turn_if_quiet(key, next_hop, &mut waiting),
             Transition::TurnBack => {
                 restore_packets(&mut self.links, key, &mut waiting);
                 waiting.was_deaf = true;
-                Ok(())
+                Ok(Turned::Back)
             }
-            Transition::Take => match self.take(key, next_hop, &mut waiting) {
-                Ok(taken) => {
-                    let delegated = self.delegate(local, key, *waiting, taken);
-                    return Outcome::Look(Phase::Delegated(Box::new(delegated)), None);
+            Transition::Take => match self.begin_taking(key, &next_hop, &mut waiting) {
+                Ok(Turned::Away) => {
+                    let work = Work::Take(Box::new(waiting.tuning));
+                    return Outcome::Work(Parked::TakenOut(waiting, next_hop), work);
                 }
-                Err(error) => Err(error),
+                other => other,
             },
         };
-        let phase = Phase::Waiting(waiting);
         match done {
-            Ok(()) | Err(TakeError::Export(ExportError::Busy(_))) => Outcome::Look(phase, again),
-            // The program has kept the session, having lost the carrier; or the connection was
-            // closed meanwhile, and the kernel knows best what that means to the program.
-            Err(TakeError::Kept | TakeError::Export(ExportError::State)) => Outcome::End(phase),
+            Ok(Turned::Away) => Outcome::Look(Phase::Waiting(waiting), again),
+            Ok(Turned::Back) => ask_peer(waiting),
             Err(error) => {
-                self.sessions.warn(format_args!("{key:?}: not taken out: {error}"));
-                Outcome::End(phase)
+                self.complain(key, &error);
+                Outcome::End(Phase::Waiting(waiting))
             }
+        }
+    }
+
+    /// Tells the administrator why a session was not taken out, where that is of interest.
+    fn complain(&self, key: &Key, error: &TakeError) {
+        // The program has kept the session, having lost the carrier; or the connection was closed
+        // meanwhile, and the kernel knows best what that means to the program.
+        if !matches!(error, TakeError::Kept | TakeError::Export(ExportError::State)) {
+            self.sessions.warn(format_args!("{key:?}: not taken out: {error}"));
         }
     }
 
@@ -221,17 +189,18 @@ impl Carrier {
         key: &Key,
         next_hop: NextHop,
         waiting: &mut Waiting,
-    ) -> Result<(), TakeError> {
+    ) -> Result<Turned, TakeError> {
         waiting.turned = Some(self.turn(key, next_hop, waiting)?);
         // A program that does not read what it has may not do so before it has sent something.
         waiting.stream.ledger().urge();
         // Packets on their way past the filter may have left a gap, which nothing would fill any
         // more.
-        if !is_quiet(waiting) {
+        let is_quiet = is_quiet(waiting);
+        if !is_quiet {
             restore_packets(&mut self.links, key, waiting);
         }
         waiting.stream.attention();
-        Ok(())
+        Ok(if is_quiet { Turned::Away } else { Turned::Back })
     }
 
     /// Turns the session's packets away from the kernel.
@@ -250,65 +219,63 @@ impl Carrier {
         Ok(turned)
     }
 
-    /// Reads the connection's state out of the socket. After a failure the session's packets are
-    /// the kernel's again.
-    fn take(
+    /// Turns the session's packets away, if they are not, and takes the session in the ledger: its
+    /// state can be read out of the socket.
+    fn begin_taking(
         &mut self,
         key: &Key,
-        next_hop: NextHop,
+        next_hop: &NextHop,
         waiting: &mut Waiting,
-    ) -> Result<ExportedSession, TakeError> {
-        // The packets may be turned away on an interface that is no longer the right one.
-        if waiting
-            .turned
-            .as_ref()
-            .is_some_and(|turned| turned.next_hop.interface != next_hop.interface)
-        {
-            restore_packets(&mut self.links, key, waiting);
-        }
-        if waiting.turned.is_none() {
-            self.turn_if_quiet(key, next_hop.clone(), waiting)?;
-        }
-        let Some(turned) = waiting.turned.take() else {
-            return Err(TakeError::Export(ExportError::Busy("packets are on their way")));
-        };
-        // If this process dies before this mark, the program goes on with the socket as it is.
-        let taken = match waiting.stream.ledger().take() {
-            false => Err(TakeError::Kept),
-            true => self.read_out(waiting),
-        };
-        match taken {
-            Ok(SealedRecord { record, sealed }) => {
-                Ok(ExportedSession { ticket: turned.ticket, next_hop, record, sealed })
-            }
-            Err(error) => {
-                waiting.stream.ledger().put_down();
-                waiting.turned = Some(turned);
+    ) -> Result<Turned, TakeError> {
+        match &waiting.turned {
+            // The packets are turned away on an interface that is no longer the right one.
+            Some(turned) if turned.next_hop.interface != next_hop.interface => {
                 restore_packets(&mut self.links, key, waiting);
-                Err(error)
+                return Ok(Turned::Back);
             }
+            Some(_) => {}
+            None => {
+                if self.turn_if_quiet(key, next_hop.clone(), waiting)? == Turned::Back {
+                    return Ok(Turned::Back);
+                }
+            }
+        }
+        // If this process dies before this mark, the program goes on with the socket as it is.
+        match waiting.stream.ledger().take() {
+            true => Ok(Turned::Away),
+            false => Err(TakeError::Kept),
         }
     }
 
-    /// Reads the record of the socket, with the bytes that the program has not read, and makes a
-    /// file of it. The socket loses its bytes when the file is there: whatever fails before that
-    /// harms nothing.
-    fn read_out(&self, waiting: &Waiting) -> Result<SealedRecord, TakeError> {
-        let socket = waiting.socket.as_fd();
-        // A segment that reaches the socket later is not in the record.
-        self.report_unfiltered(&waiting.socket)?;
-        let read = || {
-            let mut record = export(socket, &waiting.tuning)?;
-            let sealed = pack(&record).map_err(TakeError::Seal)?;
-            // Without another file the engine knows a little less of the window that the peer was
-            // told.
-            let sealed = match release(socket, &mut record)? {
-                true => pack(&record).unwrap_or(sealed),
-                false => sealed,
-            };
-            Ok(SealedRecord { record, sealed })
+    /// Goes on with a session whose state an assistant has read out of the socket, or has not.
+    pub(super) fn taken_out(
+        &mut self,
+        local: LocalNumber,
+        key: Key,
+        mut waiting: Box<Waiting>,
+        next_hop: NextHop,
+        taken: Result<TakenOut, TakeError>,
+    ) {
+        let error = match (taken, waiting.turned.take()) {
+            (Ok(TakenOut { record, sealed }), Some(turned)) => {
+                let taken = ExportedSession { ticket: turned.ticket, next_hop, record, sealed };
+                let delegated = self.delegate(local, &key, *waiting, taken);
+                let phase = Phase::Delegated(Box::new(delegated));
+                self.table.insert(local, Session { key, phase });
+                return self.timers.set(local, None);
+            }
+            (taken, turned) => {
+                waiting.turned = turned;
+                taken.err().unwrap_or(TakeError::NoAnswer)
+            }
         };
-        read().inspect_err(|_| self.stop_reports(&waiting.socket))
+        waiting.stream.ledger().put_down();
+        if matches!(error, TakeError::Export(ExportError::Busy(_))) {
+            restore_packets(&mut self.links, &key, &mut waiting);
+            return self.work(local, key, Parked::Nudged(waiting), Work::Nudge(Nudge::Ask));
+        }
+        self.complain(&key, &error);
+        self.end_taken(local, Session { key, phase: Phase::Waiting(waiting) }, None);
     }
 
     /// Delegates the session that was taken out to the program.
@@ -327,13 +294,14 @@ impl Carrier {
         let Ticket { link, socket: packets, port, .. } = ticket;
         let inbox = peer_inboxes.descriptors(ends.peer.inbox).unwrap_or_default();
         let kept = Kept { fd_name, region: joined.region, inbox, own: None };
-        links.keeping.hold(&kept, ends.peer_process.as_fd(), Some(&socket), sealed.as_fd());
+        let descriptor = socket.descriptor().as_fd();
+        links.keeping.hold(&kept, ends.peer_process.as_fd(), Some(descriptor), sealed.as_fd());
         tokens.insert(token, local);
         flows.insert(*key, local);
         let (hop, ring) = (hop_of(&next_hop, port), links.ring());
         let (packets, sealed) = (packets.into(), sealed.into());
         let xdp = links.take_xdp(next_hop.interface, link);
-        let cookie = sockopt::socket_cookie(&socket).map_or(SocketCookie::NONE, SocketCookie);
+        let cookie = socket.cookie();
         sessions.delegate(
             local,
             DelegateT {
@@ -378,17 +346,37 @@ struct ExportedSession {
 
 /// The reason why a session was not taken out.
 #[derive(Debug, thiserror::Error)]
-enum TakeError {
+pub(super) enum TakeError {
     #[error(transparent)]
     Link(#[from] InterfaceError),
     #[error(transparent)]
-    Unfiltered(#[from] Failed),
+    Unfiltered(Failed),
     #[error(transparent)]
-    Export(#[from] ExportError),
+    Export(ExportError),
     #[error("the record cannot be passed on: {0}")]
     Seal(Errno),
     #[error("the program has kept it")]
     Kept,
+    #[error("the thread that read it has ended")]
+    NoAnswer,
+}
+
+impl From<TakeOutError> for TakeError {
+    fn from(error: TakeOutError) -> Self {
+        match error {
+            TakeOutError::Unfiltered(error) => Self::Unfiltered(error),
+            TakeOutError::Export(error) => Self::Export(error),
+            TakeOutError::Seal(error) => Self::Seal(error),
+        }
+    }
+}
+
+/// Where a session's packets go after a step.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turned {
+    Away,
+    /// To the kernel again, so that the peer is to be asked.
+    Back,
 }
 
 /// The next step of a session on its way out.
@@ -430,20 +418,25 @@ fn ask(waiting: &mut Waiting, at: Instant) {
     waiting.stream.attention();
 }
 
-/// Gives the session's packets back to the kernel, if they were turned away. A segment that has
-/// come meanwhile is lost, and a peer sends a reset once: a program that only receives would never
-/// hear of it. So the peer is asked with a window probe, which a connection that is no more answers
-/// with another reset.
-pub(super) fn restore_packets(links: &mut Links, key: &Key, waiting: &mut Waiting) {
-    if let Some(Redirection { ticket, next_hop, .. }) = waiting.turned.take() {
+/// Gives the session's packets back to the kernel, if they were turned away. Returns true if they
+/// were: a segment that has come meanwhile is lost, and a peer sends a reset once, so that a
+/// program that only receives would never hear of it. So the peer has to be asked with a window
+/// probe, which a connection that is no more answers with another reset.
+pub(super) fn restore_packets(links: &mut Links, key: &Key, waiting: &mut Waiting) -> bool {
+    let turned = waiting.turned.take();
+    if let Some(Redirection { ticket, next_hop, .. }) = &turned {
         links.give_back(next_hop.interface, ticket.link, key);
-        // A socket that is not connected any more refuses this, and has been told.
-        let _ = repair::probe(waiting.socket.as_fd());
     }
+    turned.is_some()
+}
+
+/// Has the peer asked what it has, before the session goes on.
+fn ask_peer(waiting: Box<Waiting>) -> Outcome {
+    Outcome::Work(Parked::Nudged(waiting), Work::Nudge(Nudge::Ask))
 }
 
 /// Returns true if nothing is on its way in the kernel: the program sends no more through it, the
 /// peer has acknowledged everything, and there is no gap in the peer's bytes.
 fn is_quiet(Waiting { stream, socket, .. }: &Waiting) -> bool {
-    stream.peer_uses_ring() && raw::queue_len(socket, SIOCOUTQ) == Ok(0) && !has_gap(socket.as_fd())
+    stream.peer_uses_ring() && socket.not_acknowledged() == Ok(0) && !socket.seems_to_have_a_gap()
 }

@@ -10,7 +10,7 @@ use super::spawner::Spawner;
 use crate::beat::{Beat, Beats};
 use crate::claim::keeper_of;
 use crate::concerned;
-use crate::identity::{self, Diag};
+use crate::identity;
 use crate::inspected::Inspected;
 use crate::log::{self, Level};
 use crate::network::Network;
@@ -19,7 +19,7 @@ use crate::privileges;
 use crate::seccomp::{self, Part};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use sojourn_carrier::{Adopted, Carrier, Command, Commands, KeeperLocation, Sessions};
+use sojourn_carrier::{Adopted, Carrier, Command, Commands, KeeperLocation, MakeLook, Sessions};
 use sojourn_ipc::rt::{CallError, Descriptor};
 use sojourn_ipc::{Address, Connection, Deadline};
 use sojourn_session::{
@@ -99,7 +99,6 @@ pub fn carry(options: &Options, text: &str) -> io::Result<()> {
         has_xdp: options.has_xdp,
         respects_firewalls: options.respects_firewalls,
         beat,
-        diag: Mutex::new(Diag::new(true)?),
     };
     let orders = Orders { front: Arc::clone(&front), bell };
     let carrier = Carrier::new(Box::new(sessions), Box::new(orders), place)
@@ -226,29 +225,25 @@ struct Apart {
     has_xdp: bool,
     respects_firewalls: bool,
     beat: Beat,
-    diag: Mutex<Diag>,
 }
 
 impl Apart {
     fn front(&self) -> MutexGuard<'_, Front> {
         lock(&self.front)
     }
-
-    fn inspect(&self, end: BorrowedFd<'_>) -> Vec<u8> {
-        let mut diag = self.diag.lock().unwrap_or_else(PoisonError::into_inner);
-        Inspected::beside(end, &mut diag).to_bytes()
-    }
 }
 
 impl Sessions for Apart {
-    fn offer(&self, end: BorrowedFd<'_>, what: &OfferT) {
-        let seen = self.inspect(end);
-        self.front().tell(|client| client.offer(&seen, what));
+    fn make_look(&self) -> MakeLook {
+        Inspected::make_look()
     }
 
-    fn decline(&self, end: BorrowedFd<'_>, reason: ReasonT) {
-        let seen = self.inspect(end);
-        self.front().tell(|client| client.decline(&seen, reason));
+    fn offer(&self, seen: &[u8], what: &OfferT) {
+        self.front().tell(|client| client.offer(seen, what));
+    }
+
+    fn decline(&self, seen: &[u8], reason: ReasonT) {
+        self.front().tell(|client| client.decline(seen, reason));
     }
 
     fn next(&self) -> EventT {
@@ -309,14 +304,17 @@ impl Sessions for Apart {
         side: u8,
         region: Descriptor,
     ) {
+        let known;
         let seen = match what {
-            Adopted::Socket(socket) => self.inspect(socket),
+            Adopted::Socket(seen) => seen,
             Adopted::Datagrams { cookie, local, remote } => {
-                Inspected::known(Ok(identity::of_datagrams(cookie, local, remote))).to_bytes()
+                let seen = Ok(identity::of_datagrams(cookie, local, remote));
+                known = Inspected::known(seen).to_bytes();
+                &known
             }
         };
         let region = region.as_fd();
-        self.front().tell(|client| client.adopt(&seen, local.0, stream.0, side, region));
+        self.front().tell(|client| client.adopt(seen, local.0, stream.0, side, region));
     }
 
     fn delegate(&self, local: LocalNumber, terms: DelegateT) {

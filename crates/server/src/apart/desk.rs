@@ -13,8 +13,9 @@ use crate::service::carry::{AdoptedStream, NumberedProgram};
 use crate::serving::{expel, server_options};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
+use rustix::process::Uid;
 use sojourn_carrier::{
-    Command, CommandChannel, CommandReceiver, CommandSender, Commands, command_channel,
+    Command, CommandChannel, CommandReceiver, CommandSender, Commands, Offered, command_channel,
 };
 use sojourn_ipc::rt::{self, Arrival, Caller, Descriptor, Fault, Served, Service};
 use sojourn_ipc::{Deadline, Endpoint, Server, ServerOptions};
@@ -204,7 +205,9 @@ impl CarrierServer for Work {
 /// Puts a command into the form in which it goes to another process.
 fn order(command: Command) -> OrderT {
     match command {
-        Command::Socket(socket) => OrderT::Socket(SocketOrderT { socket: socket.into() }),
+        Command::Socket(Offered { socket, user }) => {
+            OrderT::Socket(SocketOrderT { socket: socket.into(), uid: user.as_raw() })
+        }
         Command::Registered { stream, pid } => {
             OrderT::Registered(RegisteredOrderT { stream: stream.0, pid: pid.0 })
         }
@@ -230,7 +233,9 @@ pub(super) fn command(order: OrderT) -> Option<Command> {
     let owned = |descriptor: Descriptor| descriptor.into_owned().ok().flatten();
     Some(match order {
         OrderT::None => return None,
-        OrderT::Socket(SocketOrderT { socket }) => Command::Socket(owned(socket)?),
+        OrderT::Socket(SocketOrderT { socket, uid }) => {
+            Command::Socket(Offered { socket: owned(socket)?, user: Uid::from_raw(uid) })
+        }
         OrderT::Registered(RegisteredOrderT { stream, pid }) => {
             Command::Registered { stream: StreamNumber(stream), pid: ProcessId(pid) }
         }
@@ -260,7 +265,7 @@ mod tests {
             Command::AllHome,
             Command::AskRoute { local: LocalNumber(3), to: [192, 0, 2, 1].into() },
             Command::AskRoute { local: LocalNumber(3), to: std::net::Ipv6Addr::LOCALHOST.into() },
-            Command::Socket(file()),
+            Command::Socket(Offered { socket: file(), user: Uid::from_raw(7) }),
             Command::Back { token: DelegationToken(5), has_ended: true, record: file() },
             Command::InTransit { token: DelegationToken(5), packets: file() },
         ];
@@ -269,7 +274,7 @@ mod tests {
             assert_eq!(format!("{:?}", command(order(one)).unwrap()), before);
         }
         assert!(command(OrderT::None).is_none());
-        let nothing = SocketOrderT { socket: Descriptor::NONE };
+        let nothing = SocketOrderT { socket: Descriptor::NONE, uid: 0 };
         assert!(command(OrderT::Socket(nothing)).is_none());
     }
 }

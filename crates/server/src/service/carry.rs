@@ -12,7 +12,7 @@ use crate::registry::{
 };
 use rustix::fd::OwnedFd;
 use rustix::process::Uid;
-use sojourn_carrier::{Command, CommandSender};
+use sojourn_carrier::{Command, CommandSender, Offered};
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::{Caller, Descriptor, Fault};
 use sojourn_ipc::shares::Share;
@@ -123,7 +123,8 @@ impl Sojournd {
     /// Hands the socket of an offer to the carrier, if its peer is on another host.
     pub(super) fn command_carry(&self, kept: Option<OwnedFd>, share: Share) {
         if let Some(socket) = kept {
-            self.send(Command::Socket(socket), Some(share));
+            let user = share.user();
+            self.send(Command::Socket(Offered { socket, user }), Some(share));
         }
     }
 

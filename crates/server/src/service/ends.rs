@@ -6,7 +6,7 @@ use super::inspector::Inspector;
 use super::peers::has_ended;
 use super::{Sojournd, State};
 use crate::holders::Object;
-use crate::inspected::Inspected;
+use crate::inspected::{Inspected, Kept};
 use crate::jobs::Job;
 use crate::key::Key;
 use crate::log::{self, Level};
@@ -161,6 +161,7 @@ impl Sojournd {
         inspected: Inspected,
         what: &OfferT,
     ) -> Result<bool, CallError> {
+        let mut kept = Kept(inspected.kept);
         let Standing { pid, user, may_move } = self.standing(caller.client)?;
         let seen = may_move.and(inspected.seen);
         let mut share = None;
@@ -168,7 +169,7 @@ impl Sojournd {
             if seen.key.is_carried() {
                 share = self.command_share(user)?;
             }
-            self.pinned(seen, inspected.kept.as_ref())
+            self.pinned(seen, kept.0.as_ref())
         });
         let mut state = self.lock();
         let State { registry, notifier, .. } = &mut *state;
@@ -187,7 +188,7 @@ impl Sojournd {
         if offered != Offered::Decided
             && let Some(share) = share
         {
-            self.command_carry(inspected.kept, share);
+            self.command_carry(kept.0.take(), share);
         }
         Self::ring(registry, notifier);
         let mut jobs = Self::jobs(registry);
@@ -217,9 +218,10 @@ impl Sojournd {
         what: &OfferT,
         part: StreamSide,
     ) -> Result<bool, CallError> {
+        let kept = Kept(inspected.kept);
         let Standing { pid, may_move, .. } = self.standing(caller.client)?;
         let seen = may_move.and(inspected.seen);
-        let seen = seen.and_then(|seen| self.pinned(seen, inspected.kept.as_ref()));
+        let seen = seen.and_then(|seen| self.pinned(seen, kept.0.as_ref()));
         let Ok(seen) = seen else { return Ok(false) };
         let arguments = offer_arguments(what, inspected.inode);
         let mut state = self.lock();
