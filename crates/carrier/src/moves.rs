@@ -29,10 +29,7 @@ impl Carrier {
     pub(crate) fn take_commands(&mut self) {
         self.commands.quiet();
         for _ in 0..AT_ONCE {
-            // Many commands take a while, and assistants wait for their next work.
-            if self.assistants.are_busy() {
-                self.hear_assistants();
-            }
+            self.keep_assistants_busy();
             let Self { commands, sessions, taken, .. } = self;
             match taken.next(|| commands.next(), || sessions.next()) {
                 Some(Incoming::Command(command)) => self.obey(command),

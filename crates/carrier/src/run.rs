@@ -179,13 +179,17 @@ impl Carrier {
         // Attending changes the table of slots, so the sessions are collected first.
         let mut found = Vec::new();
         self.inboxes.take_attention(&mut |slot| found.extend(self.slots.get(&slot).copied()));
-        found.into_iter().for_each(|local| self.attend(local));
+        for local in found {
+            self.attend(local);
+            self.keep_assistants_busy();
+        }
     }
 
     fn take_due(&mut self) {
         let at = now();
         while let Some(local) = self.timers.take_due(at) {
             self.attend(local);
+            self.keep_assistants_busy();
         }
     }
 }

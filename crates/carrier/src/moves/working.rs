@@ -66,6 +66,14 @@ impl Carrier {
         }
     }
 
+    /// Does that in the middle of other work, which may take a while: those who are done wait for
+    /// their next work.
+    pub(crate) fn keep_assistants_busy(&mut self) {
+        if self.assistants.are_busy() {
+            self.hear_assistants();
+        }
+    }
+
     /// Gives a session's packets back to the kernel: its socket has everything.
     fn packets_back(&mut self, local: LocalNumber) {
         let Self { table, links, .. } = self;
