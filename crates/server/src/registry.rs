@@ -27,6 +27,7 @@ mod inbox;
 mod pairing;
 mod process;
 mod processes;
+mod refusals;
 mod shares;
 mod view;
 

@@ -14,6 +14,9 @@ use sojourn_pump::bulk::FLOOR;
 use sojourn_pump::{Pump, now};
 use sojourn_session::ReasonT;
 
+/// How often a session that stays becomes hot before it is looked at again.
+const HELD_FOR: u32 = 8;
+
 impl Library {
     /// Counts `bytes` of a TCP descriptor that has reached a threshold; returns true if it may be
     /// offered.
@@ -37,8 +40,12 @@ impl Library {
             }
             Next::Stay => false,
             Next::Slower => {
-                entry.note_kept(ReasonT::Slower);
-                self.tell_kept(fd, entry, NotifyWhen::Now);
+                if entry.kept_for() != Some(ReasonT::Slower) {
+                    entry.note_kept(ReasonT::Slower);
+                    self.tell_kept(fd, entry, NotifyWhen::Now);
+                }
+                // The answer holds for seconds, so it is not asked for at each threshold.
+                entry.wait_for(HELD_FOR);
                 false
             }
         }

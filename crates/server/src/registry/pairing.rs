@@ -78,7 +78,7 @@ impl Registry {
         self.keys.insert(key, EndId { process, local: arguments.local });
         let OfferArguments { ring_bytes, set, inode, home, .. } = arguments;
         if let State::Joined { .. } = state {
-            owner.forget_refusal(inode);
+            owner.refused.forget(inode);
         }
         // The sessions of a protocol server itself leave the kernel for its own process.
         let is_for_protocol_server = home == HomeT::Server
@@ -252,7 +252,7 @@ impl Registry {
         let Some(owner) = self.processes.get_mut(&id.process) else { return };
         let end = owner.ends.get(&id.local).filter(|end| !end.identity.key.is_carried());
         if let Some(inode) = end.map(|end| end.inode) {
-            owner.forget_refusal(inode);
+            owner.refused.forget(inode);
         }
     }
 
@@ -324,7 +324,7 @@ impl Registry {
                 end.since_ms = now_ms;
                 let inode = end.inode;
                 if let Some(owner) = self.processes.get_mut(&process) {
-                    owner.forget_refusal(inode);
+                    owner.refused.forget(inode);
                 }
             }
             self.push(process, Event::Join { local, stream: number }, now_ms);

@@ -4,10 +4,11 @@
 
 use super::delivery::Event;
 use super::end::End;
+use super::refusals::Refusals;
 use rustix::process::Uid;
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::Descriptor;
-use sojourn_session::{InboxNumber, Inode, LocalNumber, ProcessId, ReasonT};
+use sojourn_session::{InboxNumber, LocalNumber, ProcessId};
 use std::collections::{HashMap, VecDeque};
 
 /// The credentials of a process. Number, user and group are the kernel's word.
@@ -71,50 +72,8 @@ pub(super) struct Process {
     pub(super) has_packets: bool,
     /// It is a protocol server: its sessions have home `server`.
     pub(super) is_protocol_server: bool,
-    /// The last refusals and returns, for administrators; the oldest first, each inode once.
-    pub(super) refused: VecDeque<Refused>,
-}
-
-/// A refusal that is remembered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Refused {
-    pub(super) inode: Inode,
-    pub(super) reason: ReasonT,
-    pub(super) since_ms: u64,
-    /// Its place in lists.
-    pub(super) serial: u64,
-    /// Bytes a second in the kernel and away, by its program's word, if it was refused for those.
-    pub(super) rates: [u64; 2],
-}
-
-/// The number of refusals that are remembered of each process.
-const REFUSED_MAX: usize = 256;
-
-impl Process {
-    /// Returns the reason of the refusal that is remembered of an end.
-    pub(super) fn refusal(&self, inode: Inode) -> Option<ReasonT> {
-        self.refused.iter().find(|refused| refused.inode == inode).map(|refused| refused.reason)
-    }
-
-    /// Forgets the refusal of an end.
-    pub(super) fn forget_refusal(&mut self, inode: Inode) {
-        self.refused.retain(|refused| refused.inode != inode);
-    }
-
-    pub(super) fn note_refusal(&mut self, refused: Refused) {
-        self.forget_refusal(refused.inode);
-        if self.refused.len() >= REFUSED_MAX {
-            self.refused.pop_front();
-        }
-        self.refused.push_back(refused);
-    }
-
-    /// Remembers the rates that were measured of the end that was refused last.
-    pub(super) fn note_rates(&mut self, inode: Inode, rates: [u64; 2]) {
-        if let Some(last) = self.refused.back_mut().filter(|last| last.inode == inode) {
-            last.rates = rates;
-        }
-    }
+    /// The last refusals and returns, for administrators.
+    pub(super) refused: Refusals,
 }
 
 /// A process at the other side of a join.

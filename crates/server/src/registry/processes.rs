@@ -5,7 +5,8 @@
 use super::delivery::Event;
 use super::end::{End, EndId, Identity, State};
 use super::inbox::UserPair;
-use super::process::{KnownInbox, Process, ProcessInfo, Program, Refused, Role};
+use super::process::{KnownInbox, Process, ProcessInfo, Program, Role};
+use super::refusals::{OF_PROCESS_MAX, OF_PROCESS_MIN, OF_USER_MAX, Refusals, Refused};
 use super::{CARRIER, CallError, Registry, SharedMemory};
 use crate::key::Key;
 use rustix::process::Uid;
@@ -72,7 +73,7 @@ impl Registry {
             inboxes_known: HashMap::new(),
             has_packets: false,
             is_protocol_server: false,
-            refused: VecDeque::new(),
+            refused: Refusals::default(),
         };
         self.processes.insert(process, fresh);
         Ok(())
@@ -87,11 +88,24 @@ impl Registry {
         since_ms: u64,
     ) {
         let serial = self.fresh();
+        let most = self.refusals_most(process);
         if let Some(process) =
             self.processes.get_mut(&process).filter(|_| inode != Inode::default())
         {
-            process.note_refusal(Refused { inode, reason, since_ms, serial, rates: [0; 2] });
+            let refused = Refused { inode, reason, since_ms, serial, rates: [0; 2] };
+            process.refused.note(refused, most);
         }
+    }
+
+    /// Returns how many refusals may be remembered of a process, one more among them.
+    fn refusals_most(&self, process: ClientId) -> usize {
+        let Some(own) = self.processes.get(&process) else { return OF_PROCESS_MIN };
+        if own.refused.len() < OF_PROCESS_MIN {
+            return OF_PROCESS_MIN;
+        }
+        let of_user = self.processes.values().filter(|other| other.info.uid == own.info.uid);
+        let total: usize = of_user.map(|other| other.refused.len()).sum();
+        if total < OF_USER_MAX { OF_PROCESS_MAX } else { own.refused.len() }
     }
 
     /// Refuses the program's offer whose other end the carrier does not want to be.

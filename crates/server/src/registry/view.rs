@@ -4,7 +4,8 @@
 
 use super::delivery::{Event, Page};
 use super::end::{End, State};
-use super::process::{Process, Refused};
+use super::process::Process;
+use super::refusals::Refused;
 use super::{CARRIER, Registry, SharedMemory};
 use rustix::process::Uid;
 use sojourn_ipc::ClientId;
@@ -151,7 +152,7 @@ impl Registry {
             stream: 0,
             kind: end.identity.kind,
             home: HomeT::Kernel,
-            reason: process.refusal(end.inode).unwrap_or(ReasonT::NoPeer),
+            reason: process.refused.reason(end.inode).unwrap_or(ReasonT::NoPeer),
             pid: process.info.pid.0,
             uid: process.info.uid.as_raw(),
             program: text(&process.info.program),
@@ -247,7 +248,7 @@ impl Registry {
             return false;
         }
         // A refusal that is remembered from now on answers this wish.
-        process.forget_refusal(inode);
+        process.refused.forget(inode);
         let id = *id;
         self.push(id, Event::Wanted { inode, home }, now_ms);
         true
@@ -265,7 +266,7 @@ impl Registry {
     ) {
         self.note_refusal(id, inode, reason, now_ms);
         if let Some(process) = self.processes.get_mut(&id) {
-            process.note_rates(inode, rates);
+            process.refused.note_rates(inode, rates);
         }
     }
 

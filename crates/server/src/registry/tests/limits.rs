@@ -3,6 +3,8 @@
 //! Not here: who is joined with whom (the file above).
 
 use super::*;
+use crate::registry::refusals::{OF_PROCESS_MAX, OF_PROCESS_MIN, OF_USER_MAX};
+use sojourn_session::Inode;
 
 #[test]
 fn inboxes_fill_up_and_slots_are_used_again_only_when_both_have_left() {
@@ -193,6 +195,27 @@ fn lists_come_in_pages() {
     rows.sort();
     rows.dedup();
     assert!(rows.len() == count && (5000..5003).contains(&count), "{count}");
+}
+
+#[test]
+fn the_reasons_of_a_thousand_ends_are_remembered_and_users_have_shares() {
+    let mut world = World::new(limits());
+    let mut decline = |process: u32, count: usize| {
+        let id = client(process);
+        // Some have been there from the start.
+        let _known = world.registry.hello(id, info(process, 1000));
+        for inode in 1..=count as u64 {
+            world.registry.declined(id, Inode(inode), ReasonT::Slower, [2, 1], 0);
+        }
+        let refused = &world.registry.processes.get(&id).unwrap().refused;
+        (refused.len(), refused.reason(Inode(1)))
+    };
+    assert_eq!(decline(1, 1000), (1000, Some(ReasonT::Slower)));
+    assert_eq!(decline(1, OF_PROCESS_MAX + 1), (OF_PROCESS_MAX, None), "the last ones");
+    let others = (OF_USER_MAX / OF_PROCESS_MAX) as u32;
+    let lens: Vec<usize> = (0..others).map(|nth| decline(100 + nth, OF_PROCESS_MAX).0).collect();
+    assert_eq!(lens[0], OF_PROCESS_MAX);
+    assert_eq!(lens.last(), Some(&OF_PROCESS_MIN), "no more than that beyond the share");
 }
 
 #[test]
