@@ -117,6 +117,12 @@ pub fn release(socket: BorrowedFd<'_>, record: &mut SessionRecord) -> Result<boo
     Ok(true)
 }
 
+/// The lead of the engine's timestamp clock over the kernel's. The engine's clock stands still until
+/// it has the record, while the kernel's goes on, and the kernel may still send a delayed
+/// acknowledgement (`TCP_DELACK_MAX`: 200 ms). A peer drops a segment with an older timestamp than
+/// that (RFC 7323, 5: PAWS) until a retransmission time-out; it accepts every newer one.
+const TIMESTAMP_MARGIN: Duration = Duration::from_secs(1);
+
 /// The numbers that the kernel tells only in repair mode.
 struct Numbers {
     snd_nxt: u32,
@@ -311,12 +317,16 @@ fn timestamps(
     }
     let value = raw::number(socket, TCP_TIMESTAMP).map_err(step("TCP_TIMESTAMP"))?.cast_unsigned();
     let is_us = info.options & tcp_info::MICROSECONDS != 0;
-    let unit = if is_us { TimestampUnit::Microseconds } else { TimestampUnit::Milliseconds };
+    let (unit, margin) = if is_us {
+        (TimestampUnit::Microseconds, TIMESTAMP_MARGIN.as_micros())
+    } else {
+        (TimestampUnit::Milliseconds, TIMESTAMP_MARGIN.as_millis())
+    };
     // The kernel does not tell the peer's last value; the first segment will. The lowest bit of its
     // own tells the unit.
     Ok(Some(TimestampsRecord {
         unit,
-        value: value & !1,
+        value: value.wrapping_add(margin as u32) & !1,
         recent: 0,
         recent_age: Duration::ZERO,
         recent_valid: false,
@@ -369,6 +379,19 @@ mod tests {
             std::thread::yield_now();
         }
         assert_eq!(take_unexported(&near), late(b"last", true));
+    }
+
+    #[test]
+    fn the_kernel_says_nothing_newer_after_an_export_than_the_engine_will() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let info = tcp_info::of(near.as_fd()).unwrap();
+        let exported = timestamps(near.as_fd(), &info).unwrap().expect("on by default").value;
+        // Longer than an acknowledgement is delayed.
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        let later = raw::number(near.as_fd(), TCP_TIMESTAMP).unwrap().cast_unsigned();
+        let lead = exported.wrapping_sub(later).cast_signed();
+        assert!(lead > 0, "the peer would drop the engine's first segment: {lead}");
     }
 
     #[test]
