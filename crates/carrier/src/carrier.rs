@@ -14,6 +14,7 @@
 //! that comes back or not. Not here: the thread (`run`), the steps (`moves`), the state of one
 //! session (`session`), the assistants (`assistants`). Read `docs/understand/moves.md`.
 
+use crate::admission::Admission;
 use crate::assistants::Assistants;
 use crate::commands::Commands;
 use crate::conntrack::Conntrack;
@@ -69,6 +70,8 @@ pub struct Carrier {
     pub(crate) new: HashMap<LocalNumber, NewSocket>,
     /// The sessions, by the carrier's numbers.
     pub(crate) table: HashMap<LocalNumber, Session>,
+    /// The order in which joined sessions move out.
+    pub(crate) admission: Admission,
     /// Delegated sessions, by token.
     pub(crate) tokens: HashMap<DelegationToken, LocalNumber>,
     /// Delegated sessions, by the addresses in their packets.

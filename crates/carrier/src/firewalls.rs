@@ -113,7 +113,7 @@ impl Carrier {
             Phase::Working(working) => return working.asked.home = Some(reason),
             Phase::Delegated(delegated) => delegated.call_home(reason),
             Phase::UdpDelegated(delegated) => delegated.call_home(reason),
-            Phase::Waiting(_) | Phase::UdpWaiting(_) => {
+            Phase::Queued(_) | Phase::Waiting(_) | Phase::UdpWaiting(_) => {
                 if let Some(stream) = session.stream() {
                     stream.ledger().publish_reason(reason as u32);
                 }

@@ -11,6 +11,7 @@
 
 mod abandoned;
 mod addresses;
+mod admission;
 mod adopt;
 mod assistant;
 mod assistants;

@@ -1,6 +1,6 @@
 //! The carrier's part in moves: the server's commands, and its events about sessions.
 //!
-//! The steps are in `offer` and `out` (out of the kernel), `end` (into it again), `attend` (the
+//! The steps are in `offer`, `join` and `out` (out of the kernel), `end` (into it again), `attend` (the
 //! choice between them), `working` (what assistants do for sessions), `home` (requests for a
 //! return), `held` (programs that do not answer these), `numbers` (the state of a session whose
 //! program is silent). Not here: the loop of the thread (`run`), the order of commands and events
@@ -10,6 +10,7 @@ mod attend;
 mod end;
 mod held;
 mod home;
+mod join;
 mod numbers;
 mod offer;
 mod out;

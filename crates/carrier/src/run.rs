@@ -2,6 +2,7 @@
 //!
 //! Not here: the steps of a session (`moves`).
 
+use crate::admission::Admission;
 use crate::assistants::Assistants;
 use crate::carrier::{ASSISTANTS, CHANGES, COMMANDS, Carrier, INBOX, ROUTERS, RULES, UNFILTERED};
 use crate::commands::Commands;
@@ -79,6 +80,7 @@ impl Carrier {
             assistants,
             new: HashMap::new(),
             table: HashMap::new(),
+            admission: Admission::default(),
             tokens: HashMap::new(),
             flows: HashMap::new(),
             paths: Paths::default(),
@@ -115,11 +117,12 @@ impl Carrier {
             self.commands.tell_count(sessions + usize::from(self.has_more));
             self.listen();
             let at = now();
+            self.admit(at);
             let idle = self.links.tidy(at);
             let look = self.take_fragmented(at);
             let old = self.take_old_paths(at);
             let survey = self.survey_rules(at);
-            let due = self.timers.next();
+            let due = [self.timers.next(), self.admission.due()].into_iter().flatten().min();
             let more = self.has_more.then_some(at);
             let work = self.assistants.tidy(at);
             let next = [idle, look, old, survey, due, more, work].into_iter().flatten().min();

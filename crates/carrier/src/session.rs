@@ -31,7 +31,9 @@ pub(crate) struct Session {
 pub(crate) enum Phase {
     /// The server has not joined it yet.
     Offered { socket: ProgramSocket },
-    /// Joined; the program's side, or the kernel, is not ready yet.
+    /// Joined; other sessions of its program move out first.
+    Queued(Box<Queued>),
+    /// It moves out; the program's side, or the kernel, is not ready yet.
     Waiting(Box<Waiting>),
     /// The program's library runs the engine.
     Delegated(Box<Delegated>),
@@ -73,21 +75,33 @@ impl Session {
             Phase::UdpOffered(plan) => Some(plan),
             Phase::UdpWaiting(waiting) => Some(&waiting.plan),
             Phase::UdpDelegated(delegated) => Some(&delegated.plan),
-            Phase::Offered { .. } | Phase::Waiting(_) | Phase::Delegated(_) | Phase::Working(_) => {
-                None
-            }
+            Phase::Offered { .. }
+            | Phase::Queued(_)
+            | Phase::Waiting(_)
+            | Phase::Delegated(_)
+            | Phase::Working(_) => None,
         }
     }
 
     /// Returns the session's stream, once it is joined.
     pub(crate) fn stream(&self) -> Option<&Stream> {
         match &self.phase {
+            Phase::Queued(queued) => Some(&queued.stream),
             Phase::Waiting(waiting) => Some(&waiting.stream),
             Phase::Delegated(delegated) => Some(&delegated.stream),
             Phase::Working(working) => Some(working.parked.stream()),
             Phase::UdpWaiting(waiting) => Some(&waiting.stream),
             Phase::UdpDelegated(delegated) => Some(&delegated.stream),
             Phase::Offered { .. } | Phase::UdpOffered(_) => None,
+        }
+    }
+
+    /// Returns true if the session is on its way out of the kernel.
+    pub(crate) fn is_moving_out(&self) -> bool {
+        match &self.phase {
+            Phase::Waiting(_) => true,
+            Phase::Working(working) => !matches!(working.parked, Parked::Leaving(_)),
+            _ => false,
         }
     }
 
@@ -99,6 +113,7 @@ impl Session {
     /// Returns the two ends that the join has named, once the session is joined.
     pub(crate) fn ends(&self) -> Option<&JoinedEnds> {
         match &self.phase {
+            Phase::Queued(queued) => Some(&queued.ends),
             Phase::Waiting(waiting) => Some(&waiting.ends),
             Phase::Delegated(delegated) => Some(&delegated.ends),
             Phase::Working(working) => Some(working.parked.ends()),
@@ -239,6 +254,34 @@ impl Parked {
         match self {
             Self::Nudged(waiting) | Self::TakenOut(waiting, _) => &waiting.ends,
             Self::Leaving(leaving) => &leaving.ends,
+        }
+    }
+}
+
+/// A session that is joined, and both of whose directions go through the kernel.
+pub(crate) struct Queued {
+    pub(crate) socket: ProgramSocket,
+    pub(crate) stream: Stream,
+    pub(crate) joined: JoinedStream,
+    pub(crate) ends: JoinedEnds,
+}
+
+impl Queued {
+    /// Returns the session as one that begins to move out. `tuning`: as in [`Waiting`].
+    pub(crate) fn into_waiting(self, since: Instant, tuning: TcpTuning) -> Waiting {
+        let Self { socket, stream, joined, ends } = self;
+        Waiting {
+            socket,
+            stream,
+            joined,
+            ends,
+            since,
+            tuning,
+            asked_at: None,
+            turned: None,
+            was_deaf: false,
+            asked_to_switch: false,
+            hastening: Hastening::default(),
         }
     }
 }

@@ -16,6 +16,10 @@ impl Carrier {
     pub(crate) fn attend(&mut self, local: LocalNumber) {
         let Some(Session { key, phase }) = self.table.remove(&local) else { return };
         let outcome = match phase {
+            // This server ends, or the program's side has called the session home.
+            Phase::Queued(queued) if self.is_leaving || queued.stream.is_frozen() => {
+                Outcome::End(Phase::Queued(queued))
+            }
             Phase::Waiting(waiting) => self.step_out(&key, waiting),
             Phase::Delegated(delegated) if delegated.stream.is_frozen() => {
                 let ledger = delegated.stream.ledger();
@@ -34,9 +38,10 @@ impl Carrier {
                     self.await_return(&key, delegated)
                 }
             }
-            Phase::Offered { .. } | Phase::Delegated(_) | Phase::UdpOffered(_) => {
-                Outcome::Stay(phase)
-            }
+            Phase::Offered { .. }
+            | Phase::Queued(_)
+            | Phase::Delegated(_)
+            | Phase::UdpOffered(_) => Outcome::Stay(phase),
             Phase::Working(mut working) => {
                 working.asked.attention = true;
                 Outcome::Stay(Phase::Working(working))

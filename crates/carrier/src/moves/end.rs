@@ -13,7 +13,7 @@ use crate::session::{Delegated, FinalState, JoinedEnds, Leaving, Phase, Session,
 use crate::work::{Done, GiveUp, PutBack, Work};
 use rustix::io::Errno;
 use sojourn_filter::Key;
-use sojourn_proto::record::Kind;
+use sojourn_proto::record::{Kind, TcpTuning};
 use sojourn_pump::{now, unsent};
 use sojourn_session::{LocalNumber, ReasonT};
 use sojourn_stream::{Stream, Traffic};
@@ -44,6 +44,12 @@ impl Carrier {
         let Session { key, phase } = session;
         let (phase, traffic) = match phase {
             Phase::Offered { .. } | Phase::UdpOffered(_) => (phase, Traffic::default()),
+            Phase::Queued(queued) => {
+                // As one that has just begun, of which nothing is to be undone.
+                let waiting = Box::new(queued.into_waiting(now(), TcpTuning::default()));
+                let session = Session { key, phase: Phase::Waiting(waiting) };
+                return self.end_taken(local, session, known);
+            }
             Phase::Waiting(mut waiting) => {
                 let probes = restore_packets(&mut self.links, &key, &mut waiting);
                 let Waiting { socket, stream, ends, .. } = *waiting;

@@ -48,7 +48,7 @@ impl Carrier {
                     self.sessions.left(local, ReasonT::NoPeer, Traffic::default());
                 }
                 Some(Phase::Working(_)) => self.send_home(local, ReasonT::ServerGone),
-                Some(Phase::Waiting(_) | Phase::UdpOffered(_)) | None => {}
+                Some(Phase::Queued(_) | Phase::Waiting(_) | Phase::UdpOffered(_)) | None => {}
             }
             self.attend(local);
         }

@@ -1,21 +1,18 @@
-//! Out of the kernel, step by step: joined, quiet, taken out of the socket and delegated.
+//! Out of the kernel, step by step: quiet, taken out of the socket and delegated.
 //!
-//! Not here: offers (`offer`), reading the socket's state (`work`, `export`). Read the head of
+//! Not here: offers (`offer`), joins and their order (`join`), reading the socket's state (`work`, `export`). Read the head of
 //! `carrier` and `docs/understand/moves.md` first.
 
-use crate::carrier::{Carrier, OpenedJoin};
+use crate::carrier::Carrier;
 use crate::clock::later;
 use crate::export::ExportError;
 use crate::fd_name::Kept;
-use crate::hasten::{Hastening, Nudge};
+use crate::hasten::Nudge;
 use crate::links::{Links, Ticket};
 use crate::metastate::NextHop;
 use crate::next_hop::{hop_of, next_hop_of};
-use crate::program_socket::ProgramSocket;
 use crate::quiesce::{TAKE_EVERY_US, TAKE_LIMIT_US, wait_for_softirqs};
-use crate::session::{
-    Delegated, JoinedStream, Outcome, Parked, Phase, Redirection, Session, Waiting, token,
-};
+use crate::session::{Delegated, Outcome, Parked, Phase, Redirection, Session, Waiting, token};
 use crate::sockets::InterfaceError;
 use crate::too_big::PathMtu;
 use crate::work::{Done, TakeOutError, Work};
@@ -25,8 +22,7 @@ use sojourn_filter::{Failed, Key};
 use sojourn_proto::record::SessionRecord;
 use sojourn_proto::time::Instant;
 use sojourn_pump::now;
-use sojourn_session::{DelegateT, JoinT, LocalNumber, ReasonT, StreamNumber};
-use sojourn_stream::Traffic;
+use sojourn_session::{DelegateT, LocalNumber};
 
 /// How long the program has to give up the kernel while its packets still come there
 /// (microseconds), and while it has bytes to read there. After that nothing more comes, and the
@@ -54,69 +50,6 @@ impl TakenOut {
 }
 
 impl Carrier {
-    pub(super) fn joined(&mut self, join: &JoinT) {
-        let local = LocalNumber(join.local);
-        let opened = self.open(join);
-        let Some(Session { key, phase }) = self.table.remove(&local) else {
-            self.sessions.left(local, ReasonT::Closed, Traffic::default());
-            return;
-        };
-        let joined = JoinedStream {
-            stream: StreamNumber(join.stream),
-            side: join.side,
-            ring_bytes: join.ring_bytes,
-            region: join.region.clone(),
-        };
-        let place = opened.as_ref().map(|opened| opened.ends.own);
-        let phase = match (opened, phase) {
-            (Some(opened), Phase::Offered { socket }) => self.begin(&key, socket, joined, opened),
-            (Some(opened), Phase::UdpOffered(plan)) => Self::begin_datagrams(*plan, joined, opened),
-            _ => return self.sessions.left(local, ReasonT::Resources, Traffic::default()),
-        };
-        self.slots.extend(place.map(|place| (place, local)));
-        self.table.insert(local, Session { key, phase });
-        self.timers.set(local, Some(now()));
-    }
-
-    /// Begins with a session that is joined.
-    fn begin(
-        &mut self,
-        key: &Key,
-        socket: ProgramSocket,
-        joined: JoinedStream,
-        OpenedJoin { stream, ends }: OpenedJoin,
-    ) -> Phase {
-        // Filter and socket are made now, while the program still has the kernel in both
-        // directions. A failure shows again later, and is reported then.
-        if let Some(next_hop) = next_hop_of(&mut self.metastate, key) {
-            let program = self.program_at(&ends);
-            let _ = self.links.prepare(&next_hop, program);
-        }
-        self.load_unfiltered();
-        // The program's side may send to its ring from now on, and then says so. For the time being
-        // it receives from the kernel: the acknowledgement of the bytes sent takes a round trip or
-        // more.
-        stream.consent();
-        stream.attention();
-        let since = now();
-        // Reading the settings takes a while, and nothing waits for the session yet.
-        let tuning = crate::tuning::read();
-        let waiting = Waiting {
-            socket,
-            stream,
-            joined,
-            ends,
-            since,
-            tuning,
-            asked_at: None,
-            turned: None,
-            was_deaf: false,
-            asked_to_switch: false,
-            hastening: Hastening::default(),
-        };
-        Phase::Waiting(Box::new(waiting))
-    }
-
     /// Takes a session a step further out of the kernel, if the conditions hold.
     pub(super) fn step_out(&mut self, key: &Key, mut waiting: Box<Waiting>) -> Outcome {
         let at = now();
