@@ -30,6 +30,7 @@ use crate::rules::Rules;
 use crate::session::{JoinedEnds, Session};
 use crate::sessions::Sessions;
 use crate::timers::Timers;
+use crate::tuning::Tuning;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -70,6 +71,7 @@ pub struct Carrier {
     pub(crate) new: HashMap<LocalNumber, NewSocket>,
     /// The sessions, by the carrier's numbers.
     pub(crate) table: HashMap<LocalNumber, Session>,
+    pub(crate) tuning: Tuning,
     /// The order in which joined sessions move out.
     pub(crate) admission: Admission,
     /// Delegated sessions, by token.

@@ -20,6 +20,7 @@ use crate::session::{Phase, Session};
 use crate::sessions::Sessions;
 use crate::sockets::SocketKinds;
 use crate::timers::Timers;
+use crate::tuning::Tuning;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use sojourn_filter::xdp_socket;
@@ -80,6 +81,7 @@ impl Carrier {
             assistants,
             new: HashMap::new(),
             table: HashMap::new(),
+            tuning: Tuning::default(),
             admission: Admission::default(),
             tokens: HashMap::new(),
             flows: HashMap::new(),

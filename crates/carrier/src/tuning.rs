@@ -5,10 +5,38 @@
 //! (`export`). Read the kernel's `Documentation/networking/ip-sysctl.rst`.
 
 use sojourn_proto::record::TcpTuning;
-use sojourn_proto::time::Duration;
+use sojourn_proto::time::{Duration, Instant};
+
+/// The age from which settings are read again: thirty files, where hundreds of sessions may move in
+/// a second.
+const AGE_MAX: Duration = Duration::from_millis(250);
+
+/// The settings, as they were read last.
+#[derive(Debug, Default)]
+pub(crate) struct Tuning {
+    read: Option<(Instant, TcpTuning)>,
+}
+
+impl Tuning {
+    /// Returns the settings as they are, or were a moment ago.
+    pub(crate) fn at(&mut self, at: Instant) -> TcpTuning {
+        self.at_by(at, read)
+    }
+
+    fn at_by(&mut self, at: Instant, read: impl FnOnce() -> TcpTuning) -> TcpTuning {
+        if let Some((when, tuning)) = self.read
+            && at.since(when) < AGE_MAX
+        {
+            return tuning;
+        }
+        let tuning = read();
+        self.read = Some((at, tuning));
+        tuning
+    }
+}
 
 /// Reads the current settings.
-pub(crate) fn read() -> TcpTuning {
+fn read() -> TcpTuning {
     of(|name| std::fs::read_to_string(format!("/proc/sys/net/ipv4/tcp_{name}")).ok())
 }
 
@@ -109,6 +137,17 @@ mod tests {
             _ => "7",
         };
         Some(text.into())
+    }
+
+    #[test]
+    fn settings_are_read_again_after_a_while() {
+        let mut tuning = Tuning::default();
+        let mut read_at = |ms: u64, retries2| {
+            let at = Instant::from_micros(ms * 1000);
+            tuning.at_by(at, || TcpTuning { retries2, ..TcpTuning::default() }).retries2
+        };
+        let seen = [(1000, 3), (1249, 4), (1250, 5), (1400, 6)].map(|(ms, now)| read_at(ms, now));
+        assert_eq!(seen, [3, 3, 5, 5]);
     }
 
     #[test]

@@ -166,7 +166,7 @@ impl Sandbox {
     /// Starts the server, or another one after the first was killed.
     ///
     /// # Errors
-    /// If the server does not come up within five seconds.
+    /// If the server does not come up within twenty seconds.
     pub fn start_server(&mut self) -> Result<()> {
         let mut command = Command::new(self.built.path("sojournd"));
         command.args(["--idle-exit", "600", "--address"]).arg(self.address());
@@ -182,7 +182,7 @@ impl Sandbox {
             bail!("the server cannot be started as its unit does");
         }
         let mut server = Running::start(command)?;
-        let deadline = Instant::now() + Duration::from_secs(5);
+        let deadline = Instant::now() + Duration::from_secs(20);
         while !self.answers() {
             if !server.is_running() || Instant::now() > deadline {
                 let output = server.finish(Duration::ZERO);

@@ -27,11 +27,16 @@ const SLICES: usize = 8;
 /// Time away before the first trial, and the longest time before a later one.
 const TRIAL_AFTER: Duration = Duration::from_secs(2);
 const TRIAL_AFTER_MAX: Duration = Duration::from_secs(3600);
-/// The longest time that a trial may last: without a rate by then it has shown nothing.
+/// The longest time that a trial may last once the last session is home: without a rate by then it
+/// has shown nothing.
 const TRIAL_MAX: Duration = Duration::from_secs(3);
 /// Time in the kernel after the first trial that the kernel has won, and the longest such time.
 const HOLD_FIRST: Duration = Duration::from_secs(8);
 const HOLD_MAX: Duration = Duration::from_secs(3600);
+/// Sessions that go home in a time, and that time. While the carrier puts a session back, what it
+/// exchanges stands still; if all of them went at once, each would wait for all others.
+const RETURNS_AT_ONCE: u32 = 4;
+const RETURNS_EVERY: Duration = Duration::from_millis(8);
 /// The rate in the kernel, in hundredths of the rate away, from which the kernel has won.
 const WIN: u64 = 108;
 
@@ -105,11 +110,30 @@ enum Home {
     Kernel { until: Instant },
 }
 
+/// Spreads the returns of many sessions over time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Returns {
+    since: Option<Instant>,
+    count: u32,
+}
+
+impl Returns {
+    /// Returns true if one more session may go home now.
+    fn admit(&mut self, now: Instant) -> bool {
+        if self.since.is_none_or(|since| now.since(since) >= RETURNS_EVERY) {
+            *self = Self { since: Some(now), count: 0 };
+        }
+        self.count += 1;
+        self.count <= RETURNS_AT_ONCE
+    }
+}
+
 /// Measures the sessions of a process together.
 #[derive(Clone, Copy, Debug)]
 pub struct Aggregate {
     home: Home,
     meter: Meter,
+    returns: Returns,
     trial_after: Duration,
     hold: Duration,
 }
@@ -119,6 +143,7 @@ impl Default for Aggregate {
         Self {
             home: Home::Away { since: None },
             meter: Meter::default(),
+            returns: Returns::default(),
             trial_after: TRIAL_AFTER,
             hold: HOLD_FIRST,
         }
@@ -137,7 +162,10 @@ impl Aggregate {
         let Home::Away { since } = &mut self.home else {
             // The session comes home late, and the slices so far contain its move.
             self.meter = Meter::default();
-            return true;
+            if let Home::Trial { until, .. } = &mut self.home {
+                *until = now + TRIAL_MAX;
+            }
+            return self.returns.admit(now);
         };
         let since = *since.get_or_insert(now);
         self.meter.count(now, bytes);
@@ -146,7 +174,7 @@ impl Aggregate {
             Some(away) => {
                 self.home = Home::Trial { until: now + TRIAL_MAX, away };
                 self.meter = Meter::default();
-                true
+                self.returns.admit(now)
             }
             None => false,
         }
@@ -274,6 +302,24 @@ mod tests {
         let start = due + 3_200;
         let again = (0..).map(|nth| start + nth * 50).find(|ms| aggregate.count_away(at(*ms), 100));
         assert!(again.unwrap() - start >= 8_000);
+    }
+
+    #[test]
+    fn a_few_sessions_go_home_at_once_and_all_do_in_the_end() {
+        let mut aggregate = Aggregate::default();
+        let at = |ms: u64| Instant::from_micros(1_000_000 + ms * 1000);
+        let due = (0..).map(|nth| nth * 50).find(|ms| aggregate.count_away(at(*ms), 100)).unwrap();
+        let mut away = 999;
+        for ms in due..due + 4_000 {
+            let going = (0..away).filter(|_| aggregate.count_away(at(ms), 100)).count();
+            assert!(going <= 4, "{going} at {ms}");
+            away -= going;
+        }
+        assert_eq!(away, 0);
+        // The trial begins with the last one.
+        for ms in (due + 4_000..due + 4_700).step_by(50) {
+            assert_eq!(aggregate.count_kernel(at(ms), 100), Next::Stay, "{ms}");
+        }
     }
 
     #[test]

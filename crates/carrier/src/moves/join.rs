@@ -68,7 +68,7 @@ impl Carrier {
                 }
                 self.load_unfiltered();
                 // Reading the settings takes a while, and nothing waits for the session yet.
-                let tuning = crate::tuning::read();
+                let tuning = self.tuning.at(now());
                 // The program's side may send to its ring from now on, and then says so. For the
                 // time being it receives from the kernel: the acknowledgement of the bytes sent
                 // takes a round trip or more.
