@@ -2,8 +2,8 @@
 //!
 //! From the moment at which a program's side may use the ring until its library has the session,
 //! what it writes waits. Where fifty sessions of a program move at once each waits for the other
-//! forty-nine; in turn each waits for one. More sessions move in a second so, too. A session that takes long, because its program does
-//! not give up the kernel, holds up the next ones for a while only. Not here: the moves (`moves`).
+//! forty-nine; in turn each waits for one. A session that takes long, because its program does not
+//! give up the kernel, holds up the next ones for a while only. Not here: the moves (`moves`).
 
 use crate::clock::later;
 use sojourn_proto::time::Instant;

@@ -11,15 +11,14 @@ use crate::addresses::{self, Own};
 use crate::carrier::{Carrier, OpenedJoin};
 use crate::clock::later;
 use crate::fd_name::{FdName, Kept, OfDatagrams};
+use crate::joined::{JoinedEnds, JoinedStream};
 use crate::links::Ticket;
 use crate::metastate::NextHop;
 use crate::next_hop::hop_of;
 use crate::plan::{UdpFacts, UdpPlan, receives_for};
 use crate::quiesce::{TAKE_EVERY_US, TAKE_LIMIT_US, wait_for_softirqs};
 use crate::replay;
-use crate::session::{
-    JoinedEnds, JoinedStream, Outcome, Phase, Session, UdpDelegated, UdpWaiting, is_sending, token,
-};
+use crate::session::{Outcome, Phase, Session, UdpDelegated, UdpWaiting, is_sending, token};
 use crate::sockets::InterfaceError;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;

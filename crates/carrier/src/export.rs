@@ -117,8 +117,8 @@ pub fn release(socket: BorrowedFd<'_>, record: &mut SessionRecord) -> Result<boo
     Ok(true)
 }
 
-/// The lead of the engine's timestamp clock over the kernel's. The engine's clock stands still until
-/// it has the record, while the kernel's goes on, and the kernel may still send a delayed
+/// The lead of the engine's timestamp clock over the kernel's. The engine's clock stands still
+/// until it has the record, while the kernel's goes on, and the kernel may still send a delayed
 /// acknowledgement (`TCP_DELACK_MAX`: 200 ms). A peer drops a segment with an older timestamp than
 /// that (RFC 7323, 5: PAWS) until a retransmission time-out; it accepts every newer one.
 const TIMESTAMP_MARGIN: Duration = Duration::from_secs(1);

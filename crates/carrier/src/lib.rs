@@ -31,6 +31,7 @@ mod hasten;
 mod import;
 mod inboxes;
 mod incoming;
+mod joined;
 mod keeping;
 mod links;
 pub mod metastate;
@@ -57,6 +58,7 @@ mod too_big;
 mod tuning;
 mod turns;
 mod unfiltered;
+mod waiting;
 mod work;
 
 pub use carrier::Carrier;

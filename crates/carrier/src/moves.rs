@@ -1,7 +1,7 @@
 //! The carrier's part in moves: the server's commands, and its events about sessions.
 //!
-//! The steps are in `offer`, `join` and `out` (out of the kernel), `end` (into it again), `attend` (the
-//! choice between them), `working` (what assistants do for sessions), `home` (requests for a
+//! The steps are in `offer`, `join` and `out` (out of the kernel), `end` (into it again), `attend`
+//! (the choice between them), `working` (what assistants do for sessions), `home` (requests for a
 //! return), `held` (programs that do not answer these), `numbers` (the state of a session whose
 //! program is silent). Not here: the loop of the thread (`run`), the order of commands and events
 //! (`incoming`). Read the head of `carrier` and `docs/understand/moves.md` first.

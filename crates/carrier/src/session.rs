@@ -5,20 +5,19 @@
 //! socket's lock is an assistant's work, and the session a [`Phase::Working`] meanwhile. Not here:
 //! the steps (`moves`, `datagrams`).
 
-use crate::fd_name::{FdName, Kept};
-use crate::hasten::Hastening;
-use crate::links::Ticket;
+use crate::fd_name::Kept;
+use crate::joined::{JoinedEnds, JoinedStream};
 use crate::metastate::{Mac, NextHop};
 use crate::plan::UdpPlan;
 use crate::program_socket::ProgramSocket;
 use crate::too_big::PathMtu;
+use crate::waiting::{Queued, Waiting};
 use crate::work::Work;
 use sojourn_filter::Key;
-use sojourn_ipc::rt::Descriptor;
-use sojourn_proto::record::{SessionRecord, TcpTuning};
+use sojourn_proto::record::SessionRecord;
 use sojourn_proto::time::Instant;
 use sojourn_pump::LinkId;
-use sojourn_session::{DelegationToken, InboxSlot, ProcessId, ReasonT, StreamNumber};
+use sojourn_session::{DelegationToken, ProcessId, ReasonT};
 use sojourn_stream::Stream;
 use sojourn_wire::SocketCookie;
 
@@ -147,49 +146,6 @@ pub(crate) struct FinalState {
     pub(crate) has_ended: bool,
 }
 
-/// The parts of a join that only the next server may need.
-#[derive(Clone)]
-pub(crate) struct JoinedStream {
-    pub(crate) stream: StreamNumber,
-    pub(crate) side: u8,
-    pub(crate) ring_bytes: [u32; 2],
-    pub(crate) region: Descriptor,
-}
-
-impl JoinedStream {
-    /// Names a session that is delegated by this ticket, for the keeper. `datagrams` is not set.
-    pub(crate) fn fd_name(
-        &self,
-        token: DelegationToken,
-        ends: &JoinedEnds,
-        ticket: &Ticket,
-        interface: u32,
-    ) -> FdName {
-        FdName {
-            token,
-            stream: self.stream,
-            side: self.side,
-            ring_bytes: self.ring_bytes,
-            peer: ends.peer,
-            pid: ends.peer_pid,
-            interface,
-            owner: ticket.owner,
-            link: ticket.link,
-            port: ticket.port,
-            datagrams: None,
-        }
-    }
-}
-
-/// The two ends that a join has named: where each is told of the other, and the peer's process.
-#[derive(Clone)]
-pub(crate) struct JoinedEnds {
-    pub(crate) own: InboxSlot,
-    pub(crate) peer: InboxSlot,
-    pub(crate) peer_pid: ProcessId,
-    pub(crate) peer_process: Descriptor,
-}
-
 /// A session on whose socket an assistant works.
 pub(crate) struct Working {
     pub(crate) parked: Parked,
@@ -256,61 +212,6 @@ impl Parked {
             Self::Leaving(leaving) => &leaving.ends,
         }
     }
-}
-
-/// A session that is joined, and both of whose directions go through the kernel.
-pub(crate) struct Queued {
-    pub(crate) socket: ProgramSocket,
-    pub(crate) stream: Stream,
-    pub(crate) joined: JoinedStream,
-    pub(crate) ends: JoinedEnds,
-}
-
-impl Queued {
-    /// Returns the session as one that begins to move out. `tuning`: as in [`Waiting`].
-    pub(crate) fn into_waiting(self, since: Instant, tuning: TcpTuning) -> Waiting {
-        let Self { socket, stream, joined, ends } = self;
-        Waiting {
-            socket,
-            stream,
-            joined,
-            ends,
-            since,
-            tuning,
-            asked_at: None,
-            turned: None,
-            was_deaf: false,
-            asked_to_switch: false,
-            hastening: Hastening::default(),
-        }
-    }
-}
-
-/// A session on its way out.
-pub(crate) struct Waiting {
-    pub(crate) socket: ProgramSocket,
-    pub(crate) stream: Stream,
-    pub(crate) joined: JoinedStream,
-    pub(crate) ends: JoinedEnds,
-    pub(crate) since: Instant,
-    /// Settings that will be in the record.
-    pub(crate) tuning: TcpTuning,
-    /// The time at which the program was asked to give up the kernel.
-    pub(crate) asked_at: Option<Instant>,
-    /// The turning of the session's packets away from the kernel, if that has happened.
-    pub(crate) turned: Option<Redirection>,
-    /// The packets were given back because the program did not give up the kernel.
-    pub(crate) was_deaf: bool,
-    /// The program's writer was asked to switch without a write.
-    pub(crate) asked_to_switch: bool,
-    pub(crate) hastening: Hastening,
-}
-
-/// The turning of a session's packets away from the kernel: to which program, and when.
-pub(crate) struct Redirection {
-    pub(crate) ticket: Ticket,
-    pub(crate) next_hop: NextHop,
-    pub(crate) since: Instant,
 }
 
 /// A session that is away.
@@ -411,6 +312,8 @@ mod tests {
     use super::*;
     use crate::fd_name::OfDatagrams;
     use rustix::process::PidfdFlags;
+    use sojourn_ipc::rt::Descriptor;
+    use sojourn_session::{InboxSlot, StreamNumber};
     use sojourn_shm::{Access, NewSegment, Segment};
     use sojourn_stream::{Inbox, Layout, SlotNumber};
     use sojourn_wire::Protocol;

@@ -14,7 +14,13 @@ const AGE_MAX: Duration = Duration::from_millis(250);
 /// The settings, as they were read last.
 #[derive(Debug, Default)]
 pub(crate) struct Tuning {
-    read: Option<(Instant, TcpTuning)>,
+    read: Option<ReadTuning>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct ReadTuning {
+    at: Instant,
+    tuning: TcpTuning,
 }
 
 impl Tuning {
@@ -24,13 +30,13 @@ impl Tuning {
     }
 
     fn at_by(&mut self, at: Instant, read: impl FnOnce() -> TcpTuning) -> TcpTuning {
-        if let Some((when, tuning)) = self.read
-            && at.since(when) < AGE_MAX
+        if let Some(known) = self.read
+            && at.since(known.at) < AGE_MAX
         {
-            return tuning;
+            return known.tuning;
         }
         let tuning = read();
-        self.read = Some((at, tuning));
+        self.read = Some(ReadTuning { at, tuning });
         tuning
     }
 }

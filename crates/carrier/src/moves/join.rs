@@ -3,8 +3,10 @@
 //! Not here: the order (`admission`), and the steps after the beginning (`out`).
 
 use crate::carrier::{Carrier, OpenedJoin};
+use crate::joined::JoinedStream;
 use crate::next_hop::next_hop_of;
-use crate::session::{JoinedStream, Phase, Queued, Session};
+use crate::session::{Phase, Session};
+use crate::waiting::Queued;
 use sojourn_proto::time::Instant;
 use sojourn_pump::now;
 use sojourn_session::{JoinT, LocalNumber, ReasonT, StreamNumber};

@@ -1,7 +1,7 @@
 //! Out of the kernel, step by step: quiet, taken out of the socket and delegated.
 //!
-//! Not here: offers (`offer`), joins and their order (`join`), reading the socket's state (`work`, `export`). Read the head of
-//! `carrier` and `docs/understand/moves.md` first.
+//! Not here: offers (`offer`), joins and their order (`join`), reading the socket's state (`work`,
+//! `export`). Read the head of `carrier` and `docs/understand/moves.md` first.
 
 use crate::carrier::Carrier;
 use crate::clock::later;
@@ -12,9 +12,10 @@ use crate::links::{Links, Ticket};
 use crate::metastate::NextHop;
 use crate::next_hop::{hop_of, next_hop_of};
 use crate::quiesce::{TAKE_EVERY_US, TAKE_LIMIT_US, wait_for_softirqs};
-use crate::session::{Delegated, Outcome, Parked, Phase, Redirection, Session, Waiting, token};
+use crate::session::{Delegated, Outcome, Parked, Phase, Session, token};
 use crate::sockets::InterfaceError;
 use crate::too_big::PathMtu;
+use crate::waiting::{Redirection, Waiting};
 use crate::work::{Done, TakeOutError, Work};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;

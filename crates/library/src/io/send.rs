@@ -5,8 +5,7 @@
 //! `docs/understand/streams.md`, "Moving out" (4).
 
 use crate::fds::entry::Direction;
-use crate::host::kernel;
-use crate::host::kernel::PIPE_BUF;
+use crate::host::kernel::{self, PIPE_BUF};
 use crate::host::lock::lock;
 use crate::io::call_flags::Send;
 use crate::io::sleep::Waited;
@@ -259,9 +258,7 @@ impl OwnSession<'_> {
         }
         match stream.write(bufs, at_least) {
             Ok(len) => {
-                if let Some(local) = local
-                    && stream.has_rung(RINGS)
-                {
+                if let Some(local) = local.filter(|_| stream.has_rung(RINGS)) {
                     local.is_due.store(true, Ordering::Relaxed);
                 }
                 Sent::Done(Ok(len))
@@ -437,11 +434,9 @@ impl OwnSession<'_> {
         if self.tx_kernel_event.load(Ordering::Relaxed) && self.peer_is_gone() {
             return Sent::Leave(ReasonT::PeerDied);
         }
-        if let Some(local) = self.local() {
-            self.acknowledge(local);
-            if local.has_reserved(stream) {
-                return Sent::Full;
-            }
+        let local = self.local().inspect(|local| self.acknowledge(local));
+        if local.is_some_and(|local| local.has_reserved(stream)) {
+            return Sent::Full;
         }
         let read = |span: Span<'_>| sojourn_shm::descriptor::read_into(file, at, span);
         match stream.write_with(max, read) {
