@@ -1,5 +1,5 @@
-//! Moves: their rate out of the kernel and home again, and the time for which a stream stands still
-//! while its session moves.
+//! Moves: their rate out of the kernel and home again, the time for which a stream stands still
+//! while its session moves, and the longest call while fifty sessions of a program move.
 
 use std::time::{Duration, Instant};
 
@@ -8,6 +8,7 @@ use sojourn_lab::Running;
 
 use super::client::ms;
 use crate::local::row::{Sample, Unit};
+use crate::local::rows::of_lab;
 use crate::local::server::MoveCounts;
 use crate::net::row::{Measured, Row};
 use crate::net::way::{Side, Stacks, Wait};
@@ -28,7 +29,7 @@ const LONGEST_GAP: &str = "longest gap in a stream";
 
 /// Returns all rows.
 pub(super) fn all() -> Vec<Box<dyn Row>> {
-    vec![Box::new(Rate), Box::new(Stall)]
+    vec![Box::new(Rate), Box::new(Stall), Box::new(FirstSecond)]
 }
 
 /// The row of moves per second: from the first call to the last session away, and from the recall
@@ -94,6 +95,45 @@ fn until(mut is_so: impl FnMut() -> Result<bool>) -> Result<Duration> {
         std::thread::sleep(Duration::from_micros(200));
     }
     Ok(start.elapsed())
+}
+
+/// The row of the longest call of the first second of fifty sessions, which move meanwhile.
+struct FirstSecond;
+
+impl Row for FirstSecond {
+    fn name(&self) -> String {
+        "first-second".into()
+    }
+
+    fn group(&self) -> &'static str {
+        "moves"
+    }
+
+    fn ways(&self) -> &'static [Stacks] {
+        Stacks::OURS
+    }
+
+    fn rounds(&self) -> usize {
+        5
+    }
+
+    fn turn(&self, world: &World, way: Stacks, _length: Duration) -> Result<Vec<Measured>> {
+        let hosts = world.place(way, Between::Wire)?;
+        let mut admin = hosts.admin(Side::Client)?;
+        let address = hosts.free_name();
+        let _server = hosts.lab_server(Wait::Default, &["many-serve", &address])?;
+        let words = ["first", &address, "--sessions", "50", "--time-ms", "1000"];
+        let before = admin.as_mut().map(|admin| admin.moves()).transpose()?;
+        let client = Running::start(hosts.lab(Side::Client, Wait::Default, &words))?;
+        let said = parse(&client.finish(LIMIT)?.success("lab-bench first")?)?;
+        let after = admin.as_mut().map(|admin| admin.moves()).transpose()?;
+        let moved = before.zip(after).map(|(before, after)| after.joins > before.joins);
+        let longest = said["longest_ns"].as_f64().context("no longest call")?;
+        let sample = of_lab("longest call of the first second".into(), &said, Unit::Ns);
+        let sample = Sample { value: longest, ..sample };
+        // If none has moved, no move was measured.
+        Ok(vec![Measured { sample, wait: Wait::Default, away: moved.map(f64::from) }])
+    }
 }
 
 /// The row of the longest time without an arrival on a stream whose session is recalled again and
