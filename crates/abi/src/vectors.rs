@@ -1,10 +1,10 @@
 //! The instructions that save and load the vector registers where a program's system call enters
 //! this project's code: compilers keep values in them over a call.
 //!
-//! With AVX, the processor knows whether upper halves are in use, and a register that is loaded whole
-//! counts as used, even with zeroes. Instructions of SSE then cost up to thirty times as much, for
-//! they must keep the upper half of what they write. So upper halves are loaded only where one was
-//! not 0, and are marked unused (`vzeroupper`) elsewhere, as the kernel leaves them.
+//! With AVX, the processor knows whether upper halves are in use, and a register that is loaded
+//! whole counts as used, even with zeroes. Instructions of SSE then cost up to thirty times as
+//! much, for they must keep the upper half of what they write. So upper halves are loaded only
+//! where one was not 0, and are marked unused (`vzeroupper`) elsewhere, as the kernel leaves them.
 //!
 //! Not here: the ways in (`enter` of the loader, `own_calls` of the preload library).
 
