@@ -20,8 +20,10 @@ pub(crate) struct Frame {
     /// The registers `ymm0` to `ymm15`, or `xmm0` to `xmm15` in the first half of each place. Not
     /// every way in saves all of them.
     pub(crate) vectors: [[u64; 4]; 16],
+    /// 1 if the upper half of one of them is not 0, as `vectors!` stores it.
+    pub(crate) is_wide: usize,
     /// Fills the frame up to whole lines.
-    unused: [usize; 7],
+    unused: [usize; 6],
     /// The arithmetic flags, as `lahf` and `seto al` store them; the others are not given back.
     pub(crate) flags: usize,
     pub(crate) fs: usize,

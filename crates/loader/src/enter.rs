@@ -323,11 +323,7 @@ macro_rules! enter {
 enter!("sojourn_enter_go", "movups [rsp + 480], xmm15", "movups xmm15, [rsp + 480]");
 // For C compilers, which may keep values in any vector register over a system call.
 enter!("sojourn_enter_sse", vectors!(save "movups" "xmm"), vectors!(load "movups" "xmm"));
-enter!(
-    "sojourn_enter_avx",
-    concat!(vectors!(save "vmovups" "ymm"), "vzeroupper"),
-    vectors!(load "vmovups" "ymm")
-);
+enter!("sojourn_enter_avx", vectors!(save), vectors!(load));
 
 global_asm!(
     ".pushsection .text.sojourn_begin, \"ax\", @progbits",
@@ -424,7 +420,7 @@ fn processor_has_avx() -> bool {
 /// The thread must have a block, all signals must be blocked, and `frame` must be at the block's
 /// next place: everything below its end is lost.
 pub(crate) unsafe fn begin(frame: *mut Frame, mask: u64) {
-    const { assert!(FRAME == 704) };
+    const { assert!(FRAME == 704 && offset_of!(Frame, is_wide) == 512) };
     // SAFETY: the caller promises block, mask and frame.
     unsafe { sojourn_begin(frame, &raw const mask) }
 }

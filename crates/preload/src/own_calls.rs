@@ -74,7 +74,7 @@ macro_rules! entry {
             "push rsi",
             "push rdi",
             "and rsp, -32",
-            "sub rsp, 512",
+            "sub rsp, 544",
             $save,
             "mov rdi, [rbp - 8]",
             "lea rsi, [rbp - 72]",
@@ -110,11 +110,7 @@ macro_rules! entry {
 }
 
 entry!("sojourn_own_call_sse", vectors!(save "movups" "xmm"), vectors!(load "movups" "xmm"));
-entry!(
-    "sojourn_own_call_avx",
-    concat!(vectors!(save "vmovups" "ymm"), "vzeroupper"),
-    vectors!(load "vmovups" "ymm")
-);
+entry!("sojourn_own_call_avx", vectors!(save), vectors!(load));
 
 unsafe extern "C" {
     fn sojourn_own_call_sse();

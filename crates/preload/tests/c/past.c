@@ -10,6 +10,7 @@
 struct past PART = PAST;
 #else
 #include "away.h"
+#include <cpuid.h>
 #include <dlfcn.h>
 #include <sys/prctl.h>
 
@@ -86,6 +87,23 @@ static void on_signal(int signal) {
     handled++;
 }
 
+/* Upper halves of vector registers are kept, and those that were unused stay so. */
+static void upper_halves(void) {
+    if (!__builtin_cpu_supports("avx")) return;
+    double values[8] = {1.5, 2.5, 3.5, 4.5, 5.5, 6.5, 7.5, 8.5}, after[8];
+    __asm__ volatile("vmovupd (%0), %%ymm3\n vmovupd 32(%0), %%ymm14\n mov $39, %%eax\n syscall\n .byte 0x48, 0x8d, 0x80, 0, 0, 0, 0\n"
+                     "vmovupd %%ymm3, (%1)\n vmovupd %%ymm14, 32(%1)\n vzeroupper"
+                     : : "r"(values), "r"(after) : "rax", "rcx", "r11", "memory", "xmm3", "xmm14");
+    CHECK(!memcmp(values, after, sizeof values));
+    unsigned a, b, c, d;
+    if (!__get_cpuid_count(0xd, 1, &a, &b, &c, &d) || !(a & 4)) return;
+    unsigned used_before, used_after;
+    __asm__ volatile("vzeroupper\n mov $1, %%ecx\n xgetbv\n mov %%eax, %0\n"
+                     "mov $39, %%eax\n syscall\n .byte 0x48, 0x8d, 0x80, 0, 0, 0, 0\n mov $1, %%ecx\n xgetbv\n mov %%eax, %1"
+                     : "=&r"(used_before), "=&r"(used_after) : : "rax", "rcx", "rdx", "r11", "memory");
+    CHECK(!(used_after & ~used_before & 4));
+}
+
 /* What flags and vector registers are worth over a call. */
 static void registers(void) {
     long flags_before, flags_after, ok;
@@ -94,6 +112,7 @@ static void registers(void) {
                      "movupd %%xmm3, (%4)\n movupd %%xmm14, 16(%4)\n mov %%rax, %2"
                      : "=&r"(flags_before), "=&r"(flags_after), "=&r"(ok) : "r"(values), "r"(after) : "rax", "rcx", "r11", "memory", "cc", "xmm3", "xmm14");
     CHECK(ok == getpid() && flags_before == flags_after && !memcmp(values, after, sizeof values));
+    upper_halves();
 }
 
 /* Calls in a row that are followed by the same bytes: what they jump to is as near as they are to

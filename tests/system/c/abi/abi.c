@@ -4,6 +4,9 @@
  * The exit status is 0, or 1 with a line on the failed check. */
 #define _GNU_SOURCE
 #include <alloca.h>
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -15,6 +18,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -293,16 +297,53 @@ static void jumps(void) {
 }
 
 /* Vector registers, which the kernel preserves over a system call. */
+#ifdef __x86_64__
+#define ALL(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15)
+#define SET(N) "vmovups 32*" #N "(%1), %%ymm" #N "\n"
+#define GET(N) "vmovups %%ymm" #N ", 32*" #N "(%2)\n"
+#define CHANGED "rax", "rcx", "rdx", "r11", "memory", "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", \
+    "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15"
+
+/* What a call on descriptor -1 leaves of registers one of which has an upper half, or none. */
+static void upper_halves(long number, int wide) {
+    uint64_t in[16][4], out[16][4];
+    for (int at = 0; at < 16; at++)
+        for (int part = 0; part < 4; part++) in[at][part] = part < 2 || at == wide ? number << 32 | at << 8 | part : 0;
+    __asm__ volatile(ALL(SET) "movl %0, %%eax\n syscall\n" ALL(GET) "vzeroupper"
+                     : : "r"((int)number), "r"(in), "r"(out), "D"(-1L) : CHANGED);
+    NEED(memcmp(in, out, sizeof in) == 0);
+}
+
+/* Upper halves that were unused stay so: SSE is slow while they are in use, even with zeroes. */
+static void unused_halves(long number) {
+    unsigned before, after;
+    __asm__ volatile("vzeroupper\n movl $1, %%ecx\n xgetbv\n movl %%eax, %0" : "=r"(before) : : CHANGED);
+    __asm__ volatile("vzeroupper\n movl %1, %%eax\n syscall\n movl $1, %%ecx\n xgetbv\n movl %%eax, %0"
+                     : "=&r"(after) : "r"((int)number), "D"(-1L) : CHANGED);
+    NEED(!(after & ~before & 4));
+}
+#endif
+
+/* The kernel keeps them, also over calls that the library serves once a descriptor needs it. */
 static void vectors(void) {
 #ifdef __x86_64__
+    static const long calls[] = { SYS_getpid, SYS_read, SYS_close, SYS_fcntl, SYS_dup };
+    unsigned a, b, c, d;
+    int can_tell = __get_cpuid_count(0xd, 1, &a, &b, &c, &d) && a & 4;
+    int ends[2];
+    NEED(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
     for (int round = 0; round < 1000; round++) {
         uint64_t in[4] = { round, ~round, round * 3, 9 }, first[2], last[2];
-        long result;
+        long result, number = calls[round % 5];
         __asm__ volatile("movups (%3), %%xmm0\n movups 16(%3), %%xmm15\n movl %4, %%eax\n syscall\n"
                          "movups %%xmm0, (%1)\n movups %%xmm15, (%2)"
-                         : "=&a"(result) : "r"(first), "r"(last), "r"(in), "i"(39)
+                         : "=&a"(result) : "r"(first), "r"(last), "r"(in), "r"((int)number), "D"(-1L)
                          : "rcx", "r11", "xmm0", "xmm15", "memory");
-        NEED(result == getpid() && memcmp(first, in, 16) == 0 && memcmp(last, in + 2, 16) == 0);
+        NEED(result == (number == SYS_getpid ? getpid() : -EBADF));
+        NEED(memcmp(first, in, 16) == 0 && memcmp(last, in + 2, 16) == 0);
+        if (!__builtin_cpu_supports("avx")) continue;
+        upper_halves(number, round % 17);
+        if (can_tell) unused_halves(number);
     }
 #endif
 }

@@ -220,7 +220,6 @@ void act(void) {
     int turn, done = -1;
     /* A child has its parent's line so far. */
     line_len = 0;
-    handle_signals();
     /* Who watches ends those that have nothing to do any more: all together, as an end is an event
      * for the others. */
     while ((turn = atomic_load(&shared->turn)) != OVER) {
@@ -327,6 +326,7 @@ static void start_actor(int which, int ends[SESSIONS][2], int channel[2]) {
         close(CHANNEL + 1 + i);
         shared->slots[which][i] = (struct slot){fd, i, which};
     }
+    handle_signals();
     shared->is_alive[which] = 1;
     act();
     _exit(0);
@@ -462,6 +462,8 @@ int main(int argc, char **argv) {
     map_out();
     if (!is_actor) { run(); return 0; }
     actor = atoi(argv[2]);
+    /* Whoever has the turn next may send a signal. */
+    handle_signals();
     /* The line that the process began before exec is lost. */
     int turn = atomic_load(&shared->turn);
     say("%d exec", turn);
