@@ -113,6 +113,10 @@ pub struct Session {
     pub(crate) tx_kernel_event: AtomicBool,
     /// The sending direction is in `Flushing`.
     pub(crate) is_flushing: AtomicBool,
+    /// The sending direction has ended, and the session's sets have not heard of it.
+    pub(crate) has_ended_sending: AtomicBool,
+    /// The session is a pipe's writing end, which has nothing to receive.
+    pub(crate) only_sends: AtomicBool,
     /// What carries the session's bytes.
     pub(crate) transports: Transports,
     /// The protocol server's part in the session: see `remote::served`.
@@ -160,6 +164,8 @@ impl Session {
             rx_kernel_event: AtomicBool::new(false),
             tx_kernel_event: AtomicBool::new(false),
             is_flushing: AtomicBool::new(false),
+            has_ended_sending: AtomicBool::new(false),
+            only_sends: AtomicBool::new(false),
             has_asked: AtomicBool::new(false),
             transports: Transports::default(),
             service: Service::default(),
@@ -373,10 +379,12 @@ impl Session {
         of_rx.or_else(|| lock(&self.tx).stream.clone())
     }
 
-    /// Returns true if the kernel serves receives while the sending direction is not home yet.
+    /// Returns true if the kernel serves receives while the sending direction is not home: it is
+    /// still flushing, or the kernel refuses to read from a pipe's writing end.
     #[inline]
     pub(crate) fn receives_at_home(&self) -> bool {
-        self.is_flushing.load(Ordering::Relaxed) && lock(&self.rx).phase == RxPhase::Home
+        self.only_sends.load(Ordering::Relaxed)
+            || self.is_flushing.load(Ordering::Relaxed) && lock(&self.rx).phase == RxPhase::Home
     }
 
     /// Returns the place where peers post to.

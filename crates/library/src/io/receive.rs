@@ -124,7 +124,8 @@ impl OwnSession<'_> {
                 Received::Done(Ok(0)) if wanted > 0 => return Some(Ok(got)),
                 Received::Done(Ok(len)) => {
                     got += len;
-                    if got >= wanted || how.peek || !how.wait_all || kernel.has_ended() {
+                    let is_over = got >= wanted || how.peek || !how.wait_all;
+                    if is_over || kernel.has_ended() || self.is_at_mark() {
                         self.settle_if_over();
                         return Some(Ok(got));
                     }
@@ -168,6 +169,15 @@ impl OwnSession<'_> {
         if self.is_over.load(Ordering::Relaxed) {
             self.settle();
         }
+    }
+
+    /// Returns true if the kernel has given all up to a byte that is out of band, where it ends a
+    /// call. The ring has no such bytes.
+    fn is_at_mark(self) -> bool {
+        let kernel_gives = || lock(&self.rx).phase != RxPhase::Ring;
+        self.kind() != sojourn_session::KindT::Pipe
+            && kernel_gives()
+            && crate::host::kernel::has_urgent(self.number())
     }
 
     /// Waits until there is something to look for. Returns the number of bytes that are in the

@@ -210,13 +210,14 @@ impl OwnSession<'_> {
         }
     }
 
-    /// Ends the sending direction: sends go to the kernel.
+    /// Ends the sending direction: sends go to the kernel. `settle` is due after that.
     pub(crate) fn end_sending(self, tx: &mut Sender) {
         tx.phase = TxPhase::Home;
         tx.stream = None;
         tx.flushed = 0;
         self.tx_state.store(switch::KERNEL, Ordering::SeqCst);
         self.is_flushing.store(false, Ordering::SeqCst);
+        self.has_ended_sending.store(true, Ordering::SeqCst);
         self.tell_room();
     }
 

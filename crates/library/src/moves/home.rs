@@ -113,13 +113,16 @@ impl OwnSession<'_> {
         self.settle();
     }
 
-    /// Lets go of a session that `finish` has ended. The caller holds no lock of the session: the
-    /// locks of epoll sets come first.
+    /// Lets go of a session that `finish` has ended. Of one that is still owed bytes, the kernel
+    /// tells room once the sending direction has ended. The caller holds no lock of the session:
+    /// the locks of epoll sets come first.
     pub(crate) fn settle(self) {
         // SYNC: full order with `end_sending`: the direction that is over last comes here after
         // that.
         if !self.is_flushing.load(Ordering::SeqCst) && self.is_over.swap(false, Ordering::SeqCst) {
             self.library.detach(&self);
+        } else if self.has_ended_sending.swap(false, Ordering::SeqCst) {
+            self.library.set_asks_for_room(&self);
         }
     }
 

@@ -169,6 +169,8 @@ impl Library {
             rx.stream = Some(Arc::clone(&parts.stream));
             rx.phase = RxPhase::Joined;
         }
+        let only_sends = offer.kind == KindT::Pipe && parts.stream.in_bytes() == 0;
+        session.only_sends.store(only_sends, Ordering::SeqCst);
     }
 
     /// Detaches a session that is home for good: its numbers are the kernel's again.
@@ -236,6 +238,8 @@ impl OwnSession<'_> {
             &self.tx_kernel_event,
             &self.is_over,
             &self.is_flushing,
+            &self.has_ended_sending,
+            &self.only_sends,
             &self.is_delegated,
         ];
         flags.into_iter().for_each(|flag| flag.store(false, Ordering::SeqCst));

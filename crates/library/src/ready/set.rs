@@ -236,6 +236,21 @@ impl Set {
         false
     }
 
+    /// Has the kernel report room of `fd`, if it decides that: a session that is on its way home
+    /// may be owed bytes for as long as the program does not read.
+    pub(crate) fn ask_for_room(&self, source: &dyn ReadinessSource, fd: i32) {
+        let mut state = lock(&self.state);
+        let epfd = state.epfd;
+        let Some(registration) = state.registrations.get_mut(&fd) else { return };
+        let is_in = registration.member != 0 && !registration.is_absent;
+        let form = registration.joined_form(fd, true);
+        let is_more = is_in && form.events & !registration.asked != 0;
+        // The change makes the kernel look at the descriptor: if there is room that is an edge.
+        if is_more && source.kernel_decides_room(fd) && replace(epfd, fd, registration, form) {
+            registration.asked = form.events;
+        }
+    }
+
     /// Notes that a sender found no room: if the program wants to hear of room, it will.
     pub(crate) fn full(&self, source: &dyn ReadinessSource, fd: i32) {
         let mut state = lock(&self.state);

@@ -157,6 +157,24 @@ fn bytes_that_still_come_through_the_kernel_are_seen() {
 }
 
 #[test]
+fn room_in_the_kernel_is_told_where_only_the_sending_direction_is_home() {
+    let world = World::joined(1, Wait::Park, bit::IN);
+    let fake = &world.all[0];
+    fake.is_full.store(true, Ordering::SeqCst);
+    world.control_fd(op::MOD, fake.fd(), (bit::OUT, 0)).unwrap();
+    assert_eq!(world.now(), []);
+    fake.end.set_nonblocking(true).unwrap();
+    while (&fake.end).write(&[0; 4096]).is_ok() {}
+    fake.in_kernel.store(true, Ordering::SeqCst);
+    world.set.ask_for_room(&world, fake.fd());
+    assert_eq!(world.now(), []);
+    fake.peer.set_nonblocking(true).unwrap();
+    let drain = || while (&fake.peer).read(&mut [0; 4096]).is_ok() {};
+    let found = while_asleep(|| world.wait(4, Some(LONG), None), drain);
+    assert_eq!(found, Ok(vec![(bit::OUT, 0)]));
+}
+
+#[test]
 fn going_home_gives_an_edge_for_what_the_kernel_has() {
     for events in [bit::IN, bit::IN | bit::ET] {
         let world = World::joined(1, Wait::Park, events);

@@ -2,6 +2,8 @@
  * given with bytes of a connection, what lies between two sessions. */
 #include "conform.h"
 
+#include <sys/sendfile.h>
+
 static char bytes[4096];
 
 static void several(int count, int flags, long limit_ms) {
@@ -106,4 +108,32 @@ CASE(wait_all_up_to_the_mark, SOCK, ALL_PHASES) {
     join(thread);
     SAY(sockatmark(S));
     SAY(get(10));
+}
+
+/* A pipe's writing end is read from, its reading end written to. */
+static void in_the_wrong_direction(void) {
+    struct iovec parts[2] = {{bytes, 10}, {bytes + 10, 10}};
+    int other[2], source = memfd_create("source", MFD_CLOEXEC);
+    NEED(pipe(other) == 0 && write(other[1], bytes, 10) == 10 && write(source, bytes, 10) == 10);
+    if (kind == POUT) {
+        SAY(read(S, bytes, 10)), SAY(readv(S, parts, 2)), SAY(preadv2(S, parts, 2, -1, RWF_NOWAIT));
+        SAY(splice(S, NULL, other[1], NULL, 10, SPLICE_F_NONBLOCK));
+        SAY(tee(S, other[1], 10, SPLICE_F_NONBLOCK));
+        SAY(read(S, bytes, 0));
+    } else {
+        SAY(write(S, bytes, 10)), SAY(writev(S, parts, 2)), SAY(pwritev2(S, parts, 2, -1, RWF_NOWAIT));
+        SAY(splice(other[0], NULL, S, NULL, 10, SPLICE_F_NONBLOCK));
+        SAY(tee(other[0], S, 10, SPLICE_F_NONBLOCK));
+        SAY(sendfile(S, source, &(off_t){0}, 10));
+        SAY(write(S, bytes, 0));
+    }
+    close(other[0]), close(other[1]), close(source);
+}
+
+CASE(the_wrong_way, PIN | POUT, ALL_PHASES) {
+    in_the_wrong_direction();
+    works("between");
+    point();
+    in_the_wrong_direction();
+    works("then");
 }

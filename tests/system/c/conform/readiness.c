@@ -140,6 +140,21 @@ CASE(poll_output, OUT, ALL_PHASES) {
     HOLDS(peer_done() == sum);
 }
 
+/* The same where the peer, too, has written as much as it may, and this end does not read. */
+CASE(poll_output_behind_unread_bytes, UNIX | PAIR, ALL_PHASES) {
+    static char bytes[65536];
+    long theirs = peer(OP_FILLUP, 0), ours = fill_up();
+    poll_once(S, POLLOUT, 0);
+    point();
+    later(OP_RECV, ours);
+    poll_once(S, POLLOUT, 5000);
+    HOLDS(peer_done() == ours);
+    poll_once(S, POLLOUT, 5000);
+    for (long n; theirs > 0; theirs -= n) NEED((n = read(S, bytes, sizeof bytes)) > 0);
+    HOLDS(theirs == 0);
+    works("then");
+}
+
 CASE(poll_hang_up, ANY, ALL_PHASES) {
     poll_once(S, 0, 0);
     later(OP_CLOSE, 0);

@@ -278,3 +278,22 @@ CASE(killed_peers_events, ANY, ALL_PHASES) {
     nap(2);
     wait_for(set, 3000);
 }
+
+/* Both ends have written as much as they may, and nobody reads: this end waits for room only. */
+CASE(room_behind_unread_bytes, UNIX | PAIR, ALL_PHASES) {
+    static char bytes[65536];
+    int set = new_set();
+    SAY(add_away(set, EPOLLIN, 1));
+    long theirs = peer(OP_FILLUP, 0), ours = fill_up();
+    wait_for(set, 1000);
+    SAY(mod(set, S, EPOLLOUT, 2));
+    wait_for(set, 0);
+    point();
+    HOLDS(peer(OP_RECV, ours) == ours);
+    wait_for(set, 5000);
+    SAY(mod(set, S, EPOLLIN, 3));
+    wait_for(set, 5000);
+    for (long n; theirs > 0; theirs -= n) NEED((n = read(S, bytes, sizeof bytes)) > 0);
+    HOLDS(theirs == 0);
+    works("then");
+}

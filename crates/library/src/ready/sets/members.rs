@@ -88,6 +88,17 @@ impl Library {
     /// session's directions.
     #[cold]
     pub(crate) fn set_full(&self, session: &Session) {
+        self.each_set_of(session, |set, fd| set.full(self, fd));
+    }
+
+    /// Has the kernel tell the session's sets of room, which it decides from now on. The caller
+    /// holds no lock of the session's directions.
+    #[cold]
+    pub(crate) fn set_asks_for_room(&self, session: &Session) {
+        self.each_set_of(session, |set, fd| set.ask_for_room(self, fd));
+    }
+
+    fn each_set_of(&self, session: &Session, tell: impl Fn(&Set, i32)) {
         // The numbers are read one by one: the lock of a set comes before the session's, `facts`
         // too.
         let number = |at| lock(&session.facts).numbers.get(at).copied();
@@ -95,7 +106,7 @@ impl Library {
             if let Some(entry) = self.table.known(fd)
                 && let Some(OwnSet { pooled, .. }) = self.own_set_in(&entry.set)
             {
-                pooled.set.full(self, fd);
+                tell(&pooled.set, fd);
             }
         }
     }
