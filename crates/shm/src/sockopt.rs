@@ -47,3 +47,15 @@ pub fn set_option(socket: impl AsFd, level: i32, name: i32, value: &[u8]) -> Res
     result(status.into())?;
     Ok(())
 }
+
+/// Returns true if the socket has an eBPF program as its filter, which the kernel does not show
+/// (socket(7), `SO_ATTACH_BPF`).
+pub fn has_hidden_filter(socket: impl AsFd) -> bool {
+    let shown = option(socket, libc::SOL_SOCKET, libc::SO_GET_FILTER, &mut []);
+    shown == Err(rustix::io::Errno::ACCESS)
+}
+
+/// Returns true if the socket is in repair mode (`TCP_REPAIR`, as used by CRIU).
+pub fn is_in_repair(socket: impl AsFd) -> bool {
+    option_number(socket, libc::IPPROTO_TCP, libc::TCP_REPAIR) == Ok(1)
+}

@@ -295,3 +295,28 @@ fn a_program_that_waits_hears_of_its_peer_while_its_server_ends() {
         let _ = stage.end();
     }
 }
+
+/// Connections whose process ends in the middle, by itself or killed.
+const ORPHANS: u32 = 20;
+
+/// The child may use the connection before the carrier knows that the process has ended.
+#[test]
+fn a_child_goes_on_with_a_connection_whose_process_ends() {
+    let Some([a, b]) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    let stage = Stage::new(&link, Accelerated::Server).unwrap();
+    let role = |end, role: &str| {
+        let mut command = stage.command(end, "python3");
+        command.arg(stage.programs().join("orphan.py")).args([role, &stage.address]);
+        command.args([stage.port.to_string(), ORPHANS.to_string()]);
+        Running::start(command).unwrap()
+    };
+    let server = role(End::A, "serve");
+    stage.await_listener(&link, stage.port).unwrap();
+    let client = role(End::B, "call");
+    for program in [client, server] {
+        let output = program.finish(LIMIT).unwrap().success("a role").unwrap();
+        assert_eq!(output, "all is well\n");
+    }
+    assert!(stage.moves().unwrap() >= u64::from(ORPHANS / 2), "most have moved");
+}

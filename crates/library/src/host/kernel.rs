@@ -10,6 +10,7 @@ use rustix::fd::BorrowedFd;
 use rustix::io::{Errno, IoSliceMut, ReadWriteFlags};
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, sockopt};
 use sojourn_session::KindT;
+use sojourn_shm::sockopt::{has_hidden_filter, is_in_repair};
 use sojourn_stream::Leftover;
 
 /// One descriptor of a `poll(2)`, laid out as `struct pollfd`.
@@ -130,6 +131,16 @@ pub(crate) fn has_hung_up(fd: i32) -> bool {
 /// Returns true if the other end of a socket sends no more, as far as the kernel knows.
 pub(crate) fn has_ended(fd: i32) -> bool {
     at(fd).and_then(|fd| poll(fd, PollFlags::RDHUP)).is_ok_and(|found| !found.is_empty())
+}
+
+/// Returns true if the carrier has the session of a TCP socket, or is putting it back. While it is
+/// away the socket has a filter of the carrier's, an eBPF program, which the kernel does not show
+/// (`EACCES`). At last the socket is in repair mode, in which the kernel refuses receives and
+/// keeps what is sent.
+pub(crate) fn is_with_carrier(fd: i32) -> bool {
+    let Ok(socket) = at(fd) else { return false };
+    sockopt::socket_protocol(socket) == Ok(Some(rustix::net::ipproto::TCP))
+        && (has_hidden_filter(socket) || is_in_repair(socket))
 }
 
 /// Returns true if a socket has a byte that was sent out of band.

@@ -286,7 +286,7 @@ impl Library {
         if self.shares_service(fd, entry) && self.own_session(entry).is_some() {
             return self.session_path(fd, entry, way);
         }
-        self.recall_from_parent(entry);
+        self.recall_from_parent(fd, entry);
         Route::Plain
     }
 }

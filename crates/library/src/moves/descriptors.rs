@@ -149,7 +149,7 @@ impl Library {
         let is_local = |found: &FoundSession<'_>| found.session.local().is_some();
         let follows = self.own_session(from).as_ref().is_some_and(is_local);
         let rest = if follows { Rest::Follows } else { Rest::of(ReasonT::Operation, true) };
-        self.send_home(from, ReasonT::Operation, rest);
+        self.send_home(old, ReasonT::Operation, rest);
         self.set_shared(old);
         from.mark(mark::ALIASED);
         let kept = from.marks.load(Ordering::Relaxed) & !(mark::OFFERED | mark::SETS);
@@ -237,7 +237,7 @@ impl Library {
             && entry.session.load(Ordering::Relaxed).is_some()
             && !self.shares_service(fd, entry)
         {
-            self.recall_from_parent(entry);
+            self.recall_from_parent(fd, entry);
         }
     }
 

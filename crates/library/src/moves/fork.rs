@@ -34,6 +34,8 @@ const UNSERVED: u32 = 0;
 const STARTING: u32 = 1;
 /// Pause between two looks of a waiting child whether its parent lives.
 const SLICE: Duration = Duration::from_millis(20);
+/// Pause between two looks whether the carrier has put a session back.
+const PUT_BACK_LOOK: Duration = Duration::from_micros(500);
 /// How long a child waits for a parent that lives and does not answer: one that is stopped, or has
 /// no thread that hears of the child. Then the child goes on with the kernel's part alone, as a
 /// program without the library would with a parent that never reads.
@@ -300,11 +302,12 @@ impl Library {
 
     /// Asks the ancestor that owns the session of `entry` to bring it home, and makes the number an
     /// ordinary one.
-    pub(crate) fn recall_from_parent(&self, entry: &FdEntry) {
+    pub(crate) fn recall_from_parent(&self, fd: i32, entry: &FdEntry) {
         let Some(AncestorSlot { process, slot }) = self.foreign_session(entry) else { return };
         if let Some(engine) = self.engine_of(process) {
             ask(self.host(), engine, engine.word(slot));
         }
+        await_put_back(fd);
         // The kernel's set that contains the number knows nothing of a session of this process.
         let sets = [&entry.set, &entry.last_set].map(|set| set.load(Ordering::SeqCst));
         let is_in_sets = entry.has(mark::SETS) || sets != [None; 2];
@@ -346,6 +349,16 @@ fn ask(host: &dyn Host, engine: &Engine, word: Option<&AtomicU32>) {
         if is_gone(host, engine) {
             return;
         }
+    }
+}
+
+/// Waits until the carrier has put back the session of an owner that has ended. It does so when it
+/// hears of the end, a moment later; a call of the kernel's before that would fail, or not hear of
+/// what is put back.
+fn await_put_back(fd: i32) {
+    let deadline = Deadline::after(ASK_LIMIT);
+    while kernel::is_with_carrier(fd) && !deadline.is_over() {
+        std::thread::sleep(PUT_BACK_LOOK);
     }
 }
 

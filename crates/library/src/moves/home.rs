@@ -4,7 +4,6 @@
 //! freezing the stream (`freeze`), the bytes that the peer has not read (`flush`), and those that a
 //! dead writer has left in a ring (`put_back`). Read `docs/understand/streams.md`, "Going home".
 
-use crate::fds::entry::FdEntry;
 use crate::host::kernel;
 use crate::host::lock::lock;
 use crate::moves::flush::{Rest, ReturnTerms};
@@ -320,11 +319,12 @@ impl Library {
         if stay {
             self.keep_in_kernel(fd, entry, reason, NotifyWhen::Now);
         }
-        self.send_home(entry, reason, Rest::of(reason, true));
+        self.send_home(fd, reason, Rest::of(reason, true));
     }
 
-    /// Sends the session of an entry home and waits for what its peer owes.
-    pub(crate) fn send_home(&self, entry: &FdEntry, reason: ReasonT, rest: Rest) {
+    /// Sends the session of `fd` home and waits for what its peer owes.
+    pub(crate) fn send_home(&self, fd: i32, reason: ReasonT, rest: Rest) {
+        let Some(entry) = self.table.known(fd) else { return };
         entry.restart_counts();
         if entry.session.load(Ordering::SeqCst).is_none() {
             return;
@@ -338,7 +338,7 @@ impl Library {
                     when: NotifyWhen::Now,
                 });
             }
-            None => self.recall_from_parent(entry),
+            None => self.recall_from_parent(fd, entry),
         }
     }
 
@@ -358,7 +358,7 @@ impl Library {
                 }
                 session.leave(ReasonT::Operation, false);
             }
-            None => self.recall_from_parent(entry),
+            None => self.recall_from_parent(fd, entry),
         }
     }
 
@@ -386,7 +386,7 @@ impl Library {
                 let (reason, rest) = (ReasonT::State, Rest::Stays);
                 session.leave_within(ReturnTerms { reason, rest, waits, when });
             }
-            None => self.recall_from_parent(entry),
+            None => self.recall_from_parent(fd, entry),
         }
     }
 

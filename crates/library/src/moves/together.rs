@@ -17,10 +17,11 @@ impl Library {
     /// Sends the sessions of all these numbers home, as [`Library::go_home`] does for one.
     pub(crate) fn go_home_together(&self, fds: &[i32], reason: ReasonT) {
         let until = self.patience.until(PASS_LIMIT);
-        for entry in fds.iter().filter_map(|fd| self.table.known(*fd)) {
+        for &fd in fds {
+            let Some(entry) = self.table.known(fd) else { continue };
             entry.restart_counts();
             if entry.session.load(Ordering::SeqCst).is_some() && self.own_session(entry).is_none() {
-                self.recall_from_parent(entry);
+                self.recall_from_parent(fd, entry);
             }
         }
         self.home_together(fds, until, |session| {
