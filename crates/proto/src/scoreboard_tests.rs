@@ -326,35 +326,72 @@ proptest! {
         }
     }
 
-    /// With too little memory marks may be missing, but the row stays complete, the sums stay
-    /// right, and the memory does not grow.
     #[test]
     fn a_crowded_board_stays_whole(actions in prop::collection::vec(action(), 1..200)) {
-        let mut board = Scoreboard::new(BASE, 8);
-        let memory = board.entries.capacity();
-        for (step, action) in actions.iter().enumerate() {
-            if matches!(action, Action::Push(_)) && !board.has_room() {
-                continue;
-            }
-            let mut model = Model { una: board.una(), marks: Vec::new() };
-            for entry in board.entries() {
-                model.marks.extend(std::iter::repeat_n((entry.mark, entry.again), entry.span.len() as usize));
-            }
-            let before = board.sacked();
-            if let Action::Sack(from, length) = *action {
-                let block = Span::new(board.una() + from, board.una() + from + length);
-                let fresh = model.range(block).filter(|byte| byte.0 != Mark::Sacked).count() as u64;
-                board.sack(block, board.fack(), ignore);
-                prop_assert!(board.sacked() >= before && board.sacked() <= before + fresh);
-            } else if !matches!(action, Action::Resend(_)) {
-                apply(&mut board, &mut model, at(step as u64), action)?;
-            } else if let Some(span) = board.next_lost(17) {
-                board.resend(at(step as u64), span);
-                prop_assert!(board.next_lost(1).is_none_or(|next| next.start >= span.end));
-            }
-            let sum = |mark| board.entries().filter(|entry| entry.mark == mark).map(|entry| entry.span.len()).sum::<u64>();
-            prop_assert_eq!((board.sacked(), board.lost(), board.resent()), (sum(Mark::Sacked), sum(Mark::Lost), sum(Mark::Resent)));
-            prop_assert_eq!(board.entries.capacity(), memory);
-        }
+        stays_whole(&actions)?;
     }
+}
+
+/// With too little memory marks may be missing, but the row stays complete, the sums stay right,
+/// and the memory does not grow.
+fn stays_whole(actions: &[Action]) -> Result<(), TestCaseError> {
+    let mut board = Scoreboard::new(BASE, 8);
+    let memory = board.entries.capacity();
+    for (step, action) in actions.iter().enumerate() {
+        if matches!(action, Action::Push(_)) && !board.has_room() {
+            continue;
+        }
+        let mut model = Model { una: board.una(), marks: Vec::new() };
+        for entry in board.entries() {
+            model
+                .marks
+                .extend(std::iter::repeat_n((entry.mark, entry.again), entry.span.len() as usize));
+        }
+        let before = board.sacked();
+        if let Action::Sack(from, length) = *action {
+            let block = Span::new(board.una() + from, board.una() + from + length);
+            let fresh = model.range(block).filter(|byte| byte.0 != Mark::Sacked).count() as u64;
+            board.sack(block, board.fack(), ignore);
+            prop_assert!(board.sacked() >= before && board.sacked() <= before + fresh);
+        } else if !matches!(action, Action::Resend(_)) {
+            apply(&mut board, &mut model, at(step as u64), action)?;
+        } else if let Some(span) = board.next_lost(17) {
+            board.resend(at(step as u64), span);
+            prop_assert!(board.next_lost(1).is_none_or(|next| next.start >= span.end));
+        }
+        let sum = |mark| {
+            board
+                .entries()
+                .filter(|entry| entry.mark == mark)
+                .map(|entry| entry.span.len())
+                .sum::<u64>()
+        };
+        prop_assert_eq!(
+            (board.sacked(), board.lost(), board.resent()),
+            (sum(Mark::Sacked), sum(Mark::Lost), sum(Mark::Resent))
+        );
+        prop_assert_eq!(board.entries.capacity(), memory);
+    }
+    Ok(())
+}
+
+/// A block that touches an entry that was reported before, in a row that is full.
+#[test]
+fn an_entry_that_cannot_be_cut_is_not_marked_beyond_the_block() {
+    let mut actions: Vec<Action> = [23, 11, 8, 39, 13, 10].into_iter().map(Action::Push).collect();
+    actions.extend([Action::Sack(73, 14), Action::Push(1), Action::Sack(105, 1)]);
+    actions.extend([26, 46, 3].into_iter().map(Action::Push));
+    actions.extend([Action::Sack(1, 22), Action::Resend(1), Action::Lose(3), Action::Sack(27, 6)]);
+    actions.extend([Action::Push(34), Action::Sack(71, 2), Action::Absolve, Action::Lose(16)]);
+    let blocks = [(86, 8), (135, 30), (71, 1), (0, 1), (0, 1), (34, 1)];
+    actions.extend(blocks.into_iter().map(|(from, length)| Action::Sack(from, length)));
+    actions.extend([Action::Acknowledge(1), Action::Lose(0), Action::Sack(94, 6)]);
+    actions.extend([1; 4].into_iter().map(Action::Resend));
+    actions.extend([Action::Push(1), Action::Push(1), Action::Sack(24, 11)]);
+    actions.extend([1; 3].into_iter().map(Action::Resend));
+    actions.extend([Action::Lose(0), Action::Sack(36, 1), Action::Sack(23, 1)]);
+    actions.extend([1; 2].into_iter().map(Action::Resend));
+    let blocks = [(156, 37), (89, 12), (91, 11)];
+    actions.extend(blocks.into_iter().map(|(from, length)| Action::Sack(from, length)));
+    stays_whole(&actions).unwrap();
 }

@@ -14,7 +14,9 @@ impl Scoreboard {
         // A part that touches an entry reported before is joined with it, which frees one entry.
         let touches =
             at > 0 && span.start >= block.start && self.entries[at - 1].mark == Mark::Sacked;
-        if cuts > usize::from(touches) && self.entries.len() + cuts > self.limit * 3 / 2 {
+        // An entry that cannot be cut would be marked beyond the block.
+        let most = if cuts > usize::from(touches) { self.limit * 3 / 2 } else { self.limit * 2 };
+        if self.entries.len() + cuts > most {
             return None;
         }
         if block.end < span.end {
