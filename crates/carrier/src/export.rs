@@ -34,8 +34,7 @@ const ESTABLISHED: u8 = 1;
 const CLOSE_WAIT: u8 = 8;
 /// Room for bytes that arrive while the queue is read.
 const PIECE: usize = 64 * 1024;
-const SO_GET_FILTER: OptionName = OptionName::new(libc::SOL_SOCKET, libc::SO_GET_FILTER);
-pub(crate) const SO_MEMINFO: OptionName = OptionName::new(libc::SOL_SOCKET, 55);
+const SO_MEMINFO: OptionName = OptionName::new(libc::SOL_SOCKET, 55);
 
 /// The reason why a session stays in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -244,7 +243,7 @@ pub(crate) fn addresses(socket: BorrowedFd<'_>) -> Result<Addresses, ExportError
 /// Returns true if the program has a filter on the socket: instructions, whose number the kernel
 /// answers, or an eBPF program, which it does not show.
 pub(crate) fn has_filter(socket: BorrowedFd<'_>) -> bool {
-    raw::getsockopt(socket, SO_GET_FILTER, &mut []) != Ok(0)
+    sojourn_shm::sockopt::filter_len(socket) != Ok(0)
 }
 
 /// Copies the bytes that the program has not read; they stay in the socket.
@@ -271,11 +270,14 @@ fn peek(socket: BorrowedFd<'_>) -> Result<Vec<u8>, ExportError> {
 /// read, and memory is in use. An export would lose them, and the peer might take long to send them
 /// again.
 pub(crate) fn has_gap(socket: BorrowedFd<'_>) -> bool {
+    raw::queue_len(socket, SIOCINQ) == Ok(0) && has_received(socket)
+}
+
+/// Returns true if what the socket has received takes memory, in order or beyond a gap.
+pub(crate) fn has_received(socket: impl AsFd) -> bool {
     let mut words = [0; 4];
     // The first word is SK_MEMINFO_RMEM_ALLOC.
-    raw::queue_len(socket, SIOCINQ) == Ok(0)
-        && raw::getsockopt(socket, SO_MEMINFO, &mut words).is_ok()
-        && u32::from_ne_bytes(words) > 0
+    raw::getsockopt(socket, SO_MEMINFO, &mut words).is_ok() && u32::from_ne_bytes(words) > 0
 }
 
 /// What a socket has received since it was exported: it came past the packet filter. The peer does

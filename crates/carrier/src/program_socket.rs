@@ -7,7 +7,7 @@
 //! them of a socket that is held). All others are an assistant's work (`work`), and so is closing
 //! the last descriptor, which waits for a socket that lingers (`SO_LINGER`, socket(7)).
 
-use crate::export::SO_MEMINFO;
+use crate::export::has_received;
 use crate::raw::{self, SIOCOUTQ, SIOCOUTQNSD};
 use crate::repair::TCP_MAXSEG;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -93,9 +93,7 @@ impl ProgramSocket {
 
     /// Returns true if what the socket has received takes memory, in order or beyond a gap.
     pub(crate) fn has_received(&self) -> bool {
-        let mut words = [0; 4];
-        // The first word is SK_MEMINFO_RMEM_ALLOC.
-        raw::getsockopt(&self.fd, SO_MEMINFO, &mut words).is_ok() && u32::from_ne_bytes(words) > 0
+        has_received(&self.fd)
     }
 
     /// Returns true if the socket holds bytes beyond a gap, as far as that shows without the lock;

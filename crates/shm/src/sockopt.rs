@@ -48,11 +48,18 @@ pub fn set_option(socket: impl AsFd, level: i32, name: i32, value: &[u8]) -> Res
     Ok(())
 }
 
-/// Returns true if the socket has an eBPF program as its filter, which the kernel does not show
-/// (socket(7), `SO_ATTACH_BPF`).
+/// Returns the number of instructions of the socket's filter (`SO_GET_FILTER`); 0 without one.
+///
+/// # Errors
+/// `EACCES` if the filter is an eBPF program (socket(7), `SO_ATTACH_BPF`), which the kernel does
+/// not show; others of getsockopt(2).
+pub fn filter_len(socket: impl AsFd) -> Result<usize> {
+    option(socket, libc::SOL_SOCKET, libc::SO_GET_FILTER, &mut [])
+}
+
+/// Returns true if the socket has an eBPF program as its filter.
 pub fn has_hidden_filter(socket: impl AsFd) -> bool {
-    let shown = option(socket, libc::SOL_SOCKET, libc::SO_GET_FILTER, &mut []);
-    shown == Err(rustix::io::Errno::ACCESS)
+    filter_len(socket) == Err(rustix::io::Errno::ACCESS)
 }
 
 /// Returns true if the socket is in repair mode (`TCP_REPAIR`, as used by CRIU).

@@ -6,7 +6,8 @@ use crate::carrier::{Carrier, OpenedJoin};
 use crate::joined::JoinedStream;
 use crate::next_hop::next_hop_of;
 use crate::session::{Phase, Session};
-use crate::waiting::Queued;
+use crate::waiting::{Queued, Waiting};
+use sojourn_filter::Key;
 use sojourn_proto::time::Instant;
 use sojourn_pump::now;
 use sojourn_session::{JoinT, LocalNumber, ReasonT, StreamNumber};
@@ -51,36 +52,34 @@ impl Carrier {
             let is_moving =
                 |local: LocalNumber| table.get(&local).is_some_and(Session::is_moving_out);
             let Some(local) = admission.next(at, is_moving) else { return };
-            // Others have ended in the line.
-            if table.get(&local).is_some_and(|one| matches!(one.phase, Phase::Queued(_))) {
-                self.begin(local);
+            match self.table.remove(&local) {
+                Some(Session { key, phase: Phase::Queued(queued) }) => {
+                    let phase = Phase::Waiting(Box::new(self.begin(&key, *queued)));
+                    self.table.insert(local, Session { key, phase });
+                    self.timers.set(local, Some(now()));
+                }
+                // It has ended in the line.
+                Some(other) => drop(self.table.insert(local, other)),
+                None => {}
             }
         }
     }
 
-    fn begin(&mut self, local: LocalNumber) {
-        let Some(Session { key, phase }) = self.table.remove(&local) else { return };
-        let phase = match phase {
-            Phase::Queued(queued) => {
-                // Filter and socket are made now, while the program still has the kernel in both
-                // directions. A failure shows again later, and is reported then.
-                if let Some(next_hop) = next_hop_of(&mut self.metastate, &key) {
-                    let program = self.program_at(&queued.ends);
-                    let _ = self.links.prepare(&next_hop, program);
-                }
-                self.load_unfiltered();
-                // Reading the settings takes a while, and nothing waits for the session yet.
-                let tuning = self.tuning.at(now());
-                // The program's side may send to its ring from now on, and then says so. For the
-                // time being it receives from the kernel: the acknowledgement of the bytes sent
-                // takes a round trip or more.
-                queued.stream.consent();
-                queued.stream.attention();
-                Phase::Waiting(Box::new(queued.into_waiting(now(), tuning)))
-            }
-            other => other,
-        };
-        self.table.insert(local, Session { key, phase });
-        self.timers.set(local, Some(now()));
+    fn begin(&mut self, key: &Key, queued: Queued) -> Waiting {
+        // Filter and socket are made now, while the program still has the kernel in both
+        // directions. A failure shows again later, and is reported then.
+        if let Some(next_hop) = next_hop_of(&mut self.metastate, key) {
+            let program = self.program_at(&queued.ends);
+            let _ = self.links.prepare(&next_hop, program);
+        }
+        self.load_unfiltered();
+        // Reading the settings takes a while, and nothing waits for the session yet.
+        let tuning = self.tuning.at(now());
+        // The program's side may send to its ring from now on, and then says so. For the time being
+        // it receives from the kernel: the acknowledgement of the bytes sent takes a round trip or
+        // more.
+        queued.stream.consent();
+        queued.stream.attention();
+        queued.into_waiting(now(), tuning)
     }
 }

@@ -19,7 +19,7 @@ use crate::session::received::{ReceiveTerms, Received};
 use crate::session::transport::Transport;
 use core::sync::atomic::Ordering;
 use rustix::io::{Errno, IoSliceMut};
-use sojourn_session::ReasonT;
+use sojourn_session::{KindT, ReasonT};
 use sojourn_shm::Deadline;
 use sojourn_stream::{Stop, Stream};
 
@@ -174,10 +174,9 @@ impl OwnSession<'_> {
     /// Returns true if the kernel has given all up to a byte that is out of band, where it ends a
     /// call. The ring has no such bytes.
     fn is_at_mark(self) -> bool {
-        let kernel_gives = || lock(&self.rx).phase != RxPhase::Ring;
-        self.kind() != sojourn_session::KindT::Pipe
-            && kernel_gives()
-            && crate::host::kernel::has_urgent(self.number())
+        self.kind() != KindT::Pipe
+            && lock(&self.rx).phase != RxPhase::Ring
+            && kernel::has_urgent(self.number())
     }
 
     /// Waits until there is something to look for. Returns the number of bytes that are in the

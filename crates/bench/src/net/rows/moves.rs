@@ -9,7 +9,7 @@ use sojourn_lab::Running;
 use super::client::ms;
 use crate::local::row::{Sample, Unit};
 use crate::local::rows::of_lab;
-use crate::local::server::MoveCounts;
+use crate::local::server::{Admin, MoveCounts};
 use crate::net::row::{Measured, Row};
 use crate::net::way::{Side, Stacks, Wait};
 use crate::net::world::{Between, LIMIT, World, parse};
@@ -85,6 +85,11 @@ impl Row for Rate {
     }
 }
 
+/// Returns the moves so far at the server of a host that has one.
+fn moves_of(admin: &mut Option<Admin>) -> Result<Option<MoveCounts>> {
+    admin.as_mut().map(Admin::moves).transpose()
+}
+
 /// Waits until `is_so` returns true; returns the time that it took.
 fn until(mut is_so: impl FnMut() -> Result<bool>) -> Result<Duration> {
     let start = Instant::now();
@@ -123,10 +128,10 @@ impl Row for FirstSecond {
         let address = hosts.free_name();
         let _server = hosts.lab_server(Wait::Default, &["many-serve", &address])?;
         let words = ["first", &address, "--sessions", "50", "--time-ms", "1000"];
-        let before = admin.as_mut().map(|admin| admin.moves()).transpose()?;
+        let before = moves_of(&mut admin)?;
         let client = Running::start(hosts.lab(Side::Client, Wait::Default, &words))?;
         let said = parse(&client.finish(LIMIT)?.success("lab-bench first")?)?;
-        let after = admin.as_mut().map(|admin| admin.moves()).transpose()?;
+        let after = moves_of(&mut admin)?;
         let moved = before.zip(after).map(|(before, after)| after.joins > before.joins);
         let longest = said["longest_ns"].as_f64().context("no longest call")?;
         let sample = of_lab("longest call of the first second".into(), &said, Unit::Ns);
@@ -168,12 +173,12 @@ impl Row for Stall {
         let mut admin = hosts.admin(Side::Client)?;
         let start = Instant::now();
         let mut client = Running::start(hosts.lab(Side::Client, Wait::Default, &words))?;
-        let before = admin.as_mut().map(|admin| admin.moves()).transpose()?;
+        let before = moves_of(&mut admin)?;
         while client.is_running() && start.elapsed() < length {
             std::thread::sleep(EVERY);
             admin.as_mut().map(|admin| admin.recall_all()).transpose()?;
         }
-        let after = admin.as_mut().map(|admin| admin.moves()).transpose()?;
+        let after = moves_of(&mut admin)?;
         let said = parse(&client.finish(LIMIT)?.success("lab-bench pull")?)?;
         let gaps = said["gaps_ns"].as_array().context("no gaps")?;
         let gaps: Vec<f64> = gaps.iter().filter_map(serde_json::Value::as_f64).collect();
