@@ -10,12 +10,15 @@
 use crate::export::{ExportError, KEEPALIVE, addresses};
 use crate::raw;
 use crate::repair::{Queue, Repair, TCP_REPAIR_OPTIONS, TCP_TIMESTAMP, Windows};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
-use rustix::net::{SendFlags, SocketAddrAny, sockopt};
+use rustix::net::{AddressFamily, SendFlags, SocketAddrAny, sockopt};
 use sojourn_options::OptionName;
 use sojourn_proto::record::{Kind, SessionRecord, TcpRecord, TcpState, TimestampUnit};
+use sojourn_shm::sockopt::is_in_repair;
 use sojourn_wire::tcp::SeqNum;
+use std::net::SocketAddr;
 
 /// Bytes given to the kernel at once: each piece becomes one buffer in its memory.
 const PIECE: usize = 64 * 1024;
@@ -60,17 +63,7 @@ pub fn import(
     if tcp.state != TcpState::Established {
         return Err(ImportError::State);
     }
-    let found = addresses(socket).map_err(|error| match error {
-        ExportError::System(name, error) => ImportError::System(name, error),
-        _ => ImportError::OtherSession,
-    })?;
-    if Some(found.remote) != record.remote || found.local != record.local {
-        return Err(ImportError::OtherSession);
-    }
-    // These are the socket's own forms: an IPv4 session may be in an IPv6 socket.
-    let local = rustix::net::getsockname(socket).map_err(step("getsockname"))?;
-    let remote = rustix::net::getpeername(socket).map_err(step("getpeername"))?;
-    let remote = remote.ok_or(ImportError::OtherSession)?;
+    let SocketAddresses { local, remote } = socket_addresses(record, socket)?;
     let put = put(tcp, socket, &local, &remote, hear);
     if is_elsewhere(socket, &remote) {
         // In repair mode connect(2) needs no answer from the other side, and the program has the
@@ -79,6 +72,80 @@ pub fn import(
         return Err(ImportError::OtherSession);
     }
     put
+}
+
+/// Goes on with a socket that has everything of the record except the bytes that had not been sent,
+/// or the last of them: who began to put the session back has died. The session's packets reach the
+/// socket, which may be used already, or may still be in repair mode.
+///
+/// # Errors
+/// [`ImportError`].
+pub fn finish(record: &SessionRecord, socket: BorrowedFd<'_>) -> Result<(), ImportError> {
+    let Kind::Tcp(tcp) = &record.kind else { return Err(ImportError::State) };
+    if let Err(error) = socket_addresses(record, socket) {
+        // An error that waits in the socket tells the program how the connection has ended.
+        return if has_error(socket) { Ok(()) } else { Err(error) };
+    }
+    let repair = Repair::begin(socket).map_err(step("TCP_REPAIR"))?;
+    let end = repair.sequence(Queue::Send).map_err(step("TCP_QUEUE_SEQ"))?;
+    repair.select(Queue::None).map_err(step("TCP_REPAIR_QUEUE"))?;
+    let written = end.ahead_of(SeqNum(tcp.snd_una));
+    let missing = usize::try_from(written).ok().and_then(|at| tcp.send_queue.get(at..));
+    let missing = missing.unwrap_or_default();
+    let _room = Room::to_send(socket, missing.len());
+    begin_to_speak(tcp, socket, repair, missing)
+}
+
+/// Returns true if an error waits in the socket for its next call.
+fn has_error(socket: BorrowedFd<'_>) -> bool {
+    let mut set = [PollFd::from_borrowed_fd(socket, PollFlags::empty())];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut set, Some(&at_once)).is_ok() && set[0].revents().contains(PollFlags::ERR)
+}
+
+/// The addresses of a socket in its own forms: an IPv4 session may be in an IPv6 socket.
+struct SocketAddresses {
+    local: SocketAddrAny,
+    remote: SocketAddrAny,
+}
+
+/// Returns the addresses of the record's socket.
+///
+/// # Errors
+/// [`ImportError`]: the socket is another session's, or none's.
+fn socket_addresses(
+    record: &SessionRecord,
+    socket: BorrowedFd<'_>,
+) -> Result<SocketAddresses, ImportError> {
+    let expected_remote = record.remote.ok_or(ImportError::OtherSession)?;
+    let found = match addresses(socket) {
+        Ok(found) => found,
+        // Who began to put the session back has disconnected the socket, and has died.
+        Err(_) if is_in_repair(socket) => {
+            let is_v6 = sockopt::socket_domain(socket) == Ok(AddressFamily::INET6);
+            let form = |address| SocketAddrAny::from(if is_v6 { mapped(address) } else { address });
+            return Ok(SocketAddresses {
+                local: form(record.local),
+                remote: form(expected_remote),
+            });
+        }
+        Err(ExportError::System(name, error)) => return Err(ImportError::System(name, error)),
+        Err(_) => return Err(ImportError::OtherSession),
+    };
+    if found.remote != expected_remote || found.local != record.local {
+        return Err(ImportError::OtherSession);
+    }
+    let local = rustix::net::getsockname(socket).map_err(step("getsockname"))?;
+    let remote = rustix::net::getpeername(socket).map_err(step("getpeername"))?;
+    Ok(SocketAddresses { local, remote: remote.ok_or(ImportError::OtherSession)? })
+}
+
+/// Returns an IPv4 address as an IPv6 socket has it.
+fn mapped(address: SocketAddr) -> SocketAddr {
+    match address {
+        SocketAddr::V4(v4) => SocketAddr::new(v4.ip().to_ipv6_mapped().into(), v4.port()),
+        SocketAddr::V6(_) => address,
+    }
 }
 
 /// Returns true if the socket is connected to another peer than before.
@@ -109,6 +176,16 @@ fn put(
         let _ = raw::disconnect(socket);
         return Err(ImportError::OtherSession);
     }
+    begin_to_speak(tcp, socket, repair, unsent)
+}
+
+/// Leaves repair mode, and gives the kernel the bytes that were not sent.
+fn begin_to_speak(
+    tcp: &TcpRecord,
+    socket: BorrowedFd<'_>,
+    repair: Repair<'_>,
+    unsent: &[u8],
+) -> Result<(), ImportError> {
     // A window probe acknowledges what the peer has sent, and makes the peer tell its state: it may
     // be waiting for a window, or may have closed meanwhile. Data would do the same, but Nagle's
     // algorithm or a closed window may keep it back, and the kernel has no timer for an

@@ -66,7 +66,7 @@ pub use commands::{
     Command, CommandChannel, CommandReceiver, CommandSender, Commands, Offered, command_channel,
 };
 pub use export::{ExportError, export, release};
-pub use import::{ImportError, import};
+pub use import::{ImportError, finish, import};
 pub use keeping::{
     ARGUMENT as KEEP, KeeperLocation, Start as StartKeeper, keep, start as start_keeper,
 };

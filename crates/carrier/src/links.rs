@@ -212,6 +212,12 @@ impl Links {
         owner.id == id
     }
 
+    /// Returns true if the kernel has the packets of a session of an earlier server: the filter of
+    /// its interface is there, and has no rule for it.
+    pub(crate) fn is_without_rule(&self, fd_name: &FdName, key: &Key) -> bool {
+        self.links.get(&fd_name.interface).is_some_and(|link| link.filter.rule(key).is_err())
+    }
+
     /// Gives the kernel all packets that no adopted session claims. Returns the keys of the rules
     /// that were removed.
     pub(crate) fn drop_unclaimed(&mut self, is_known: &dyn Fn(&Key) -> bool) -> Vec<Key> {

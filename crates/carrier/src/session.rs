@@ -5,7 +5,7 @@
 //! socket's lock is an assistant's work, and the session a [`Phase::Working`] meanwhile. Not here:
 //! the steps (`moves`, `datagrams`).
 
-use crate::fd_name::Kept;
+use crate::fd_name::{FdName, Kept};
 use crate::joined::{JoinedEnds, JoinedStream};
 use crate::metastate::{Mac, NextHop};
 use crate::plan::UdpPlan;
@@ -175,7 +175,8 @@ pub(crate) enum Way {
     GivenUp,
     /// Its state is put back into the socket.
     PutBack {
-        token: DelegationToken,
+        /// The name under which the keeper has the session, until its socket has everything.
+        fd_name: FdName,
         interface: u32,
         link: LinkId,
         /// Its packets are the kernel's again, and the carrier knows.
@@ -241,6 +242,8 @@ pub(crate) struct Delegated {
     /// Set if the session was adopted on its way home: a library that has not given it back by then
     /// never will.
     pub(crate) home_by: Option<Instant>,
+    /// Its packets reach the socket, which was rebuilt: the server before this one died after that.
+    pub(crate) is_rebuilt: bool,
 }
 
 impl Delegated {

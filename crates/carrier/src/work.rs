@@ -7,10 +7,10 @@
 //! (`assistants`), what the carrier makes of results (`moves::working`).
 
 use crate::export::{
-    Addresses, ExportError, addresses, export, has_filter, has_gap, release, take_unexported,
+    Addresses, ExportError, addresses, export, has_filter, has_gap, release, unexported,
 };
 use crate::hasten::Nudge;
-use crate::import::{ImportError, Room, import};
+use crate::import::{ImportError, Room, finish, import};
 use crate::plan::{UdpFacts, facts_of};
 use crate::quiesce::wait_for_softirqs;
 use crate::repair;
@@ -71,6 +71,8 @@ pub(crate) struct PutBack {
     pub(crate) taken_at: u32,
     /// Segments may come past the filter.
     pub(crate) is_bypassed: bool,
+    /// The session's packets reach the socket already.
+    pub(crate) is_rebuilt: bool,
     pub(crate) key: Key,
 }
 
@@ -275,7 +277,16 @@ fn put_back(
     filters: Filters,
     hear: &mut dyn FnMut(),
 ) -> Result<(), ImportError> {
-    let PutBack { mut record, has_ended, taken_at, is_bypassed, key } = state;
+    let PutBack { mut record, has_ended, taken_at, is_bypassed, is_rebuilt, key } = state;
+    if is_rebuilt {
+        detach_program(socket);
+        let finished = finish(&record, socket);
+        if let (Ok(()), Kind::Tcp(tcp)) = (&finished, &record.kind) {
+            // What the server before this one has said already the kernel drops.
+            let _ = replay::rest(&record, tcp, has_ended);
+        }
+        return finished;
+    }
     let Filters { program, rules } = filters;
     if let Some(nothing) = program {
         // A byte that the kernel acknowledged after the late bytes were read would be lost: the
@@ -287,7 +298,7 @@ fn put_back(
         wait_for_softirqs();
     }
     let has_ended = match &mut record.kind {
-        Kind::Tcp(tcp) => take_unexported(socket).add_to(tcp, taken_at) || has_ended,
+        Kind::Tcp(tcp) => unexported(socket, taken_at).add_to(tcp, taken_at) || has_ended,
         _ => has_ended,
     };
     let mut listens = Some(|| {

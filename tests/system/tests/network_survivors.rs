@@ -125,6 +125,11 @@ fn hears_of_a_reset(has_other: bool, then: impl Fn(&mut Stage) -> String) {
     let before = window_probes(&b);
     let mut said = String::new();
     for round in 0..ROUNDS {
+        if other.is_some() {
+            // The server's end has sent it home. Without a session that is away the keeper ends
+            // with the server.
+            await_away(&stage, End::B);
+        }
         let listener = listen(&link, &stage);
         let program = waits(&stage, End::B, &["ask", FEW, "0.4"]);
         let mut peer = listener.accept().unwrap().0;

@@ -23,6 +23,7 @@ use sojourn_ipc::rt::Descriptor;
 use sojourn_proto::record::SessionRecord;
 use sojourn_pump::{now, sealed};
 use sojourn_session::{InboxSlot, InboxT, LocalNumber};
+use sojourn_stream::Stream;
 use sojourn_wire::Protocol;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -116,8 +117,12 @@ impl Carrier {
         let peer = self.peer_inboxes.open(&named).ok_or(AdoptError::Memory)?.inbox;
         let stream = stream_of(&fd_name, &region, peer).ok_or(AdoptError::Memory);
         let is_ruled = stream.is_ok() && self.links.adopt_session(&fd_name, &key);
+        // On the way home the rule goes when the socket has everything.
+        let is_rebuilt = !is_ruled
+            && stream.as_ref().is_ok_and(Stream::is_frozen)
+            && self.links.is_without_rule(&fd_name, &key);
         let name = self.links.name_of(fd_name.interface).map(str::to_owned);
-        let (Ok(stream), true, Some(name)) = (stream, is_ruled, name) else {
+        let (Ok(stream), true, Some(name)) = (stream, is_ruled || is_rebuilt, name) else {
             self.peer_inboxes.close(number);
             return Err(if is_ruled { AdoptError::Memory } else { AdoptError::Rule });
         };
@@ -152,6 +157,7 @@ impl Carrier {
             kept: Kept { fd_name, region, inbox, own: None },
             is_known: false,
             home_by: None,
+            is_rebuilt,
         };
         let phase = Phase::Delegated(Box::new(delegated));
         self.table.insert(local, Session { key, phase });

@@ -119,14 +119,18 @@ impl Carrier {
                 stream.attention();
                 stream.notify_peer();
             }
-            Way::PutBack { token, .. } => {
+            Way::PutBack { fd_name, .. } => {
+                // The keeper has had the session so far, so that the next server goes on if this
+                // one dies. Its duplicate goes before the program is told, whose close has to be
+                // the last.
+                self.links.keeping.release(&fd_name);
                 let imported = match done {
                     Done::PutBack(imported) => imported,
                     _ => Err(ImportError::State),
                 };
                 if let (Ok(()), Some(target)) = (&imported, key.remote()) {
                     let flow = FlowKey { protocol: Protocol::Tcp, source: key.local(), target };
-                    self.returned.add(token, flow, now());
+                    self.returned.add(fd_name.token, flow, now());
                 }
                 self.tell_outcome(&key, &stream, imported);
                 let Traffic { sent: received, received: sent } = stream.published_totals();
@@ -164,32 +168,32 @@ impl Carrier {
     ) {
         self.tokens.remove(&delegated.token);
         self.flows.remove(&key);
-        // The keeper's duplicate goes first: the program's close has to be the last.
-        self.links.keeping.release(&delegated.kept.fd_name);
         delegated.stream.freeze();
-        let (interface, link) = (delegated.next_hop.interface, delegated.link);
-        let state = match &delegated.record.kind {
-            Kind::Tcp(tcp) if !delegated.stream.ledger().is_lost() => {
-                let unknown = || FinalState { record: last_known(&delegated), has_ended: false };
-                let FinalState { record, has_ended } = known.unwrap_or_else(unknown);
-                let is_bypassed = self.begin_absence(&key, &delegated);
-                Some(PutBack { record, has_ended, taken_at: tcp.rcv_nxt, is_bypassed, key })
-            }
+        let taken_at = match &delegated.record.kind {
+            Kind::Tcp(tcp) if !delegated.stream.ledger().is_lost() => tcp.rcv_nxt,
             // The program has waited for the carrier in vain, and has taken the session for reset.
-            _ => {
-                self.links.give_back(interface, link, &key);
-                None
-            }
+            _ => return self.let_go_lost(local, key, *delegated),
         };
-        let Delegated { socket, stream, ends, token, .. } = *delegated;
-        let (way, work) = match state {
-            Some(state) => {
-                let way = Way::PutBack { token, interface, link, is_heard: false };
-                (way, Work::PutBack(Box::new(state)))
-            }
-            None => (Way::Lost, Work::StopReports),
-        };
+        let unknown = || FinalState { record: last_known(&delegated), has_ended: false };
+        let FinalState { record, has_ended } = known.unwrap_or_else(unknown);
+        let is_bypassed = !delegated.is_rebuilt && self.begin_absence(&key, &delegated);
+        let Delegated { socket, stream, ends, kept, next_hop, link, is_rebuilt, .. } = *delegated;
+        let (fd_name, interface) = (kept.fd_name, next_hop.interface);
+        let way = Way::PutBack { fd_name, interface, link, is_heard: is_rebuilt };
+        let state = PutBack { record, has_ended, taken_at, is_bypassed, is_rebuilt, key };
+        let work = Work::PutBack(Box::new(state));
         self.last_work(local, key, Leaving { stream, ends, way }, socket, work);
+    }
+
+    /// Lets go of a session that its program has taken for reset.
+    fn let_go_lost(&mut self, local: LocalNumber, key: Key, delegated: Delegated) {
+        let Delegated { socket, stream, ends, kept, next_hop, link, is_rebuilt, .. } = delegated;
+        self.links.keeping.release(&kept.fd_name);
+        if !is_rebuilt {
+            self.links.give_back(next_hop.interface, link, &key);
+        }
+        let leaving = Leaving { stream, ends, way: Way::Lost };
+        self.last_work(local, key, leaving, socket, Work::StopReports);
     }
 }
 

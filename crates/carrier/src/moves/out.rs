@@ -265,6 +265,7 @@ impl Carrier {
             kept,
             is_known: true,
             home_by: None,
+            is_rebuilt: false,
         }
     }
 }
