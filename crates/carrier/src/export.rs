@@ -87,6 +87,12 @@ pub fn export(socket: BorrowedFd<'_>, tuning: &TcpTuning) -> Result<SessionRecor
     Ok(SessionRecord { local, remote: Some(remote), ip, kind: Kind::Tcp(record) })
 }
 
+/// Returns true if the socket has something that [`release`] takes out of it.
+pub(crate) fn needs_release(record: &SessionRecord) -> bool {
+    let Kind::Tcp(tcp) = &record.kind else { return false };
+    tcp.options.keepalive || !tcp.receive_queue.is_empty()
+}
+
 /// Takes out of the socket what [`export`] has put into the record: the bytes that the program has
 /// not read, and the kernel's keepalive probes. Returns true if the record has changed by that: the
 /// kernel may tell the peer of the room that it has now (`tcp_cleanup_rbuf`), and bytes that

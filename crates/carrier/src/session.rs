@@ -7,12 +7,14 @@
 
 use crate::fd_name::{FdName, Kept};
 use crate::joined::{JoinedEnds, JoinedStream};
+use crate::links::Ticket;
 use crate::metastate::{Mac, NextHop};
 use crate::plan::UdpPlan;
 use crate::program_socket::ProgramSocket;
 use crate::too_big::PathMtu;
 use crate::waiting::{Queued, Waiting};
 use crate::work::Work;
+use rustix::fd::OwnedFd;
 use sojourn_filter::Key;
 use sojourn_proto::record::SessionRecord;
 use sojourn_proto::time::Instant;
@@ -156,10 +158,22 @@ pub(crate) struct Working {
 pub(crate) enum Parked {
     /// It is on its way out, and goes on.
     Nudged(Box<Waiting>),
-    /// Its state is read out of the socket; its packets go by that next hop.
+    /// Its state is read; its packets go by that next hop.
     TakenOut(Box<Waiting>, NextHop),
+    /// The keeper has its state, which is taken out of the socket.
+    Released(Box<Waiting>, Box<ExportedSession>),
     /// It becomes the kernel's, and the carrier has its socket no more.
     Leaving(Box<Leaving>),
+}
+
+/// A session whose state the keeper has: the way of its packets, and its state.
+pub(crate) struct ExportedSession {
+    pub(crate) ticket: Ticket,
+    pub(crate) next_hop: NextHop,
+    pub(crate) record: SessionRecord,
+    /// A file with the record.
+    pub(crate) sealed: OwnedFd,
+    pub(crate) kept: Kept,
 }
 
 /// A session that is about to become the kernel's.
@@ -202,14 +216,18 @@ pub(crate) struct Asked {
 impl Parked {
     pub(crate) fn stream(&self) -> &Stream {
         match self {
-            Self::Nudged(waiting) | Self::TakenOut(waiting, _) => &waiting.stream,
+            Self::Nudged(waiting) | Self::TakenOut(waiting, _) | Self::Released(waiting, _) => {
+                &waiting.stream
+            }
             Self::Leaving(leaving) => &leaving.stream,
         }
     }
 
     fn ends(&self) -> &JoinedEnds {
         match self {
-            Self::Nudged(waiting) | Self::TakenOut(waiting, _) => &waiting.ends,
+            Self::Nudged(waiting) | Self::TakenOut(waiting, _) | Self::Released(waiting, _) => {
+                &waiting.ends
+            }
             Self::Leaving(leaving) => &leaving.ends,
         }
     }

@@ -32,6 +32,7 @@ impl Queued {
             tuning,
             asked_at: None,
             turned: None,
+            reports: false,
             was_deaf: false,
             asked_to_switch: false,
             hastening: Hastening::default(),
@@ -52,6 +53,8 @@ pub(crate) struct Waiting {
     pub(crate) asked_at: Option<Instant>,
     /// The turning of the session's packets away from the kernel, if that has happened.
     pub(crate) turned: Option<Redirection>,
+    /// The socket reports segments.
+    pub(crate) reports: bool,
     /// The packets were given back because the program did not give up the kernel.
     pub(crate) was_deaf: bool,
     /// The program's writer was asked to switch without a write.

@@ -37,9 +37,11 @@ pub(crate) enum Work {
     Adopt(Addresses),
     /// Push a segment, or ask the peer for an acknowledgement.
     Nudge(Nudge),
-    /// Read the session's state out of the socket, and make a file of it. With the program that
-    /// reports segments from then on.
+    /// Read the session's state, and make a file of it. The socket keeps everything. With the
+    /// program that reports segments from then on.
     Take(Box<TcpTuning>),
+    /// Take out of the socket what the record has, and make another file if it changes by that.
+    Release(Box<SessionRecord>),
     /// Put a session's state into the socket. With the map of rules by which its packets are given
     /// back, and the program that drops segments meanwhile.
     PutBack(Box<PutBack>),
@@ -56,7 +58,9 @@ impl Work {
     pub(crate) fn closes(&self) -> bool {
         match self {
             Self::PutBack(_) | Self::GiveUp(_) | Self::StopReports | Self::Close => true,
-            Self::Inspect | Self::Adopt(_) | Self::Nudge(_) | Self::Take(_) => false,
+            Self::Inspect | Self::Adopt(_) | Self::Nudge(_) | Self::Take(_) | Self::Release(_) => {
+                false
+            }
         }
     }
 }
@@ -81,6 +85,8 @@ pub(crate) struct PutBack {
 pub(crate) struct GiveUp {
     /// Its packets were turned away meanwhile, so the peer is asked what it has.
     pub(crate) probes: bool,
+    /// Its socket reports segments.
+    pub(crate) reports: bool,
     /// Bytes that the program has written to the stream.
     pub(crate) left: Vec<u8>,
 }
@@ -122,7 +128,7 @@ pub(crate) enum Done {
     /// What the server is to know of an inherited session; `None` if it is not that of the
     /// addresses.
     Adopted(Option<Vec<u8>>),
-    /// The record; the file with it goes beside the answer.
+    /// The record; the file with it goes beside the answer, if there is a new one.
     Taken(Result<Box<SessionRecord>, TakeOutError>),
     PutBack(Result<(), ImportError>),
     GivenUp {
@@ -176,11 +182,23 @@ pub(crate) fn act(
             }
             Err(error) => Done::Taken(Err(error)).into(),
         },
+        Work::Release(mut record) => match release(end, &mut record) {
+            // Without another file the engine knows a little less of the window that the peer was
+            // told.
+            Ok(changed) => {
+                let file = if changed { pack(&record).ok() } else { None };
+                Finished { done: Done::Taken(Ok(record)), file }
+            }
+            Err(error) => Done::Taken(Err(error.into())).into(),
+        },
         Work::PutBack(state) => {
             let filters = Filters { program, rules: beside.pop() };
             Done::PutBack(put_back(*state, end, filters, hear)).into()
         }
-        Work::GiveUp(GiveUp { probes, left }) => {
+        Work::GiveUp(GiveUp { probes, reports, left }) => {
+            if reports {
+                detach_program(end);
+            }
             if probes {
                 // A socket that is not connected any more refuses this, and has been told.
                 let _ = repair::probe(end);
@@ -237,8 +255,7 @@ struct SealedRecord {
 }
 
 /// Reads the record of the socket, with the bytes that the program has not read, and makes a file
-/// of it. The socket loses its bytes when the file is there: whatever fails before that harms
-/// nothing.
+/// of it.
 fn take(
     socket: BorrowedFd<'_>,
     program: Option<OwnedFd>,
@@ -250,13 +267,8 @@ fn take(
         if has_gap(socket) {
             return Err(ExportError::Busy("there is a gap").into());
         }
-        let mut record = export(socket, tuning)?;
+        let record = export(socket, tuning)?;
         let sealed = pack(&record).map_err(TakeOutError::Seal)?;
-        // Without another file the engine knows a little less of the window that the peer was told.
-        let sealed = match release(socket, &mut record)? {
-            true => pack(&record).unwrap_or(sealed),
-            false => sealed,
-        };
         Ok(SealedRecord { record, sealed })
     };
     read().inspect_err(|_| detach_program(socket))

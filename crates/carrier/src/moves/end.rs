@@ -54,14 +54,14 @@ impl Carrier {
             }
             Phase::Waiting(mut waiting) => {
                 let probes = restore_packets(&mut self.links, &key, &mut waiting);
-                let Waiting { socket, stream, ends, .. } = *waiting;
+                let Waiting { socket, stream, ends, reports, .. } = *waiting;
                 let left = give_up(&stream);
-                let is_over = !probes && left.is_empty();
+                let is_over = !probes && !reports && left.is_empty();
                 let leaving = Leaving { stream, ends, way: Way::GivenUp };
                 if is_over {
                     return self.left(local, key, leaving, Done::GivenUp { is_whole: true });
                 }
-                let work = Work::GiveUp(GiveUp { probes, left });
+                let work = Work::GiveUp(GiveUp { probes, reports, left });
                 return self.last_work(local, key, leaving, socket, work);
             }
             Phase::Delegated(delegated) => return self.put_back(local, key, delegated, known),
@@ -169,10 +169,11 @@ impl Carrier {
         self.tokens.remove(&delegated.token);
         self.flows.remove(&key);
         delegated.stream.freeze();
+        let ledger = delegated.stream.ledger();
+        let is_untouched = ledger.close() || ledger.is_kept();
         let taken_at = match &delegated.record.kind {
-            Kind::Tcp(tcp) if !delegated.stream.ledger().is_lost() => tcp.rcv_nxt,
-            // The program has waited for the carrier in vain, and has taken the session for reset.
-            _ => return self.let_go_lost(local, key, *delegated),
+            Kind::Tcp(tcp) if !is_untouched && !ledger.is_lost() => tcp.rcv_nxt,
+            _ => return self.leave_socket(local, key, *delegated),
         };
         let unknown = || FinalState { record: last_known(&delegated), has_ended: false };
         let FinalState { record, has_ended } = known.unwrap_or_else(unknown);
@@ -185,15 +186,22 @@ impl Carrier {
         self.last_work(local, key, Leaving { stream, ends, way }, socket, work);
     }
 
-    /// Lets go of a session that its program has taken for reset.
-    fn let_go_lost(&mut self, local: LocalNumber, key: Key, delegated: Delegated) {
+    /// Lets go of a session whose socket is not rebuilt. Its program has waited for the carrier in
+    /// vain, and has taken the session for reset. Or the server before this one died when only its
+    /// keeper had the session: the socket has everything that the kernel had.
+    fn leave_socket(&mut self, local: LocalNumber, key: Key, delegated: Delegated) {
         let Delegated { socket, stream, ends, kept, next_hop, link, is_rebuilt, .. } = delegated;
         self.links.keeping.release(&kept.fd_name);
         if !is_rebuilt {
             self.links.give_back(next_hop.interface, link, &key);
         }
-        let leaving = Leaving { stream, ends, way: Way::Lost };
-        self.last_work(local, key, leaving, socket, Work::StopReports);
+        let (way, work) = if stream.ledger().is_lost() {
+            (Way::Lost, Work::StopReports)
+        } else {
+            let left = give_up(&stream);
+            (Way::GivenUp, Work::GiveUp(GiveUp { probes: true, reports: true, left }))
+        };
+        self.last_work(local, key, Leaving { stream, ends, way }, socket, work);
     }
 }
 

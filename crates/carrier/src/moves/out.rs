@@ -5,19 +5,19 @@
 
 use crate::carrier::Carrier;
 use crate::clock::later;
-use crate::export::ExportError;
+use crate::export::{ExportError, needs_release};
 use crate::fd_name::Kept;
 use crate::hasten::Nudge;
 use crate::links::{Links, Ticket};
 use crate::metastate::NextHop;
 use crate::next_hop::{hop_of, next_hop_of};
 use crate::quiesce::{TAKE_EVERY_US, TAKE_LIMIT_US, wait_for_softirqs};
-use crate::session::{Delegated, Outcome, Parked, Phase, Session, token};
+use crate::session::{Delegated, ExportedSession, Outcome, Parked, Phase, Session, token};
 use crate::sockets::InterfaceError;
 use crate::too_big::PathMtu;
 use crate::waiting::{Redirection, Waiting};
-use crate::work::{Done, TakeOutError, Work};
-use rustix::fd::{AsFd, OwnedFd};
+use crate::work::{Done, Finished, TakeOutError, Work};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use sojourn_filter::{Failed, Key};
 use sojourn_proto::record::SessionRecord;
@@ -153,8 +153,7 @@ impl Carrier {
         Ok(turned)
     }
 
-    /// Turns the session's packets away, if they are not, and takes the session in the ledger: its
-    /// state can be read out of the socket.
+    /// Turns the session's packets away, if they are not: its state can be read out of the socket.
     fn begin_taking(
         &mut self,
         key: &Key,
@@ -174,14 +173,11 @@ impl Carrier {
                 }
             }
         }
-        // If this process dies before this mark, the program goes on with the socket as it is.
-        match waiting.stream.ledger().take() {
-            true => Ok(Turned::Away),
-            false => Err(TakeError::Kept),
-        }
+        if waiting.stream.ledger().is_kept() { Err(TakeError::Kept) } else { Ok(Turned::Away) }
     }
 
-    /// Goes on with a session whose state an assistant has read out of the socket, or has not.
+    /// Goes on with a session whose state an assistant has read, or has not. Its socket is as it
+    /// was, so that nothing is lost if this process dies.
     pub(super) fn taken_out(
         &mut self,
         local: LocalNumber,
@@ -190,20 +186,79 @@ impl Carrier {
         next_hop: NextHop,
         taken: Result<TakenOut, TakeError>,
     ) {
-        let error = match (taken, waiting.turned.take()) {
-            (Ok(TakenOut { record, sealed }), Some(turned)) => {
-                let taken = ExportedSession { ticket: turned.ticket, next_hop, record, sealed };
-                let delegated = self.delegate(local, &key, *waiting, taken);
-                let phase = Phase::Delegated(Box::new(delegated));
-                self.table.insert(local, Session { key, phase });
-                return self.timers.set(local, None);
-            }
+        waiting.reports = taken.is_ok();
+        let (TakenOut { record, sealed }, turned) = match (taken, waiting.turned.take()) {
+            (Ok(taken), Some(turned)) => (taken, turned),
             (taken, turned) => {
                 waiting.turned = turned;
-                taken.err().unwrap_or(TakeError::NoAnswer)
+                let error = taken.err().unwrap_or(TakeError::NoAnswer);
+                return self.not_taken_out(local, key, waiting, error);
             }
         };
-        waiting.stream.ledger().put_down();
+        let Redirection { ticket, .. } = turned;
+        let kept = self.keep(&waiting, &ticket, &next_hop, sealed.as_fd());
+        let exported = ExportedSession { ticket, next_hop, record, sealed, kept };
+        // If this process dies before this mark, the program goes on with the socket as it is; after
+        // it, the next server has what the keeper has.
+        if !waiting.stream.ledger().take() {
+            return self.drop_exported(local, key, waiting, exported, TakeError::Kept);
+        }
+        if !needs_release(&exported.record) {
+            return self.delegate(local, key, *waiting, exported);
+        }
+        let work = Work::Release(Box::new(exported.record.clone()));
+        self.work(local, key, Parked::Released(waiting, Box::new(exported)), work);
+    }
+
+    /// Goes on with a session out of whose socket an assistant has taken what the record has, or
+    /// has not.
+    pub(super) fn released(
+        &mut self,
+        local: LocalNumber,
+        key: Key,
+        waiting: Box<Waiting>,
+        exported: ExportedSession,
+        Finished { done, file }: Finished,
+    ) {
+        match done {
+            Done::Taken(Ok(record)) => {
+                let sealed = file.unwrap_or(exported.sealed);
+                let exported = ExportedSession { record: *record, sealed, ..exported };
+                self.delegate(local, key, *waiting, exported);
+            }
+            other => {
+                let error = match other {
+                    Done::Taken(Err(error)) => error.into(),
+                    _ => TakeError::NoAnswer,
+                };
+                waiting.stream.ledger().put_down();
+                self.drop_exported(local, key, waiting, exported, error);
+            }
+        }
+    }
+
+    /// Gives up taking out a session whose state the keeper has: its socket has everything.
+    fn drop_exported(
+        &mut self,
+        local: LocalNumber,
+        key: Key,
+        mut waiting: Box<Waiting>,
+        ExportedSession { ticket, next_hop, kept, .. }: ExportedSession,
+        error: TakeError,
+    ) {
+        self.links.keeping.release(&kept.fd_name);
+        waiting.turned = Some(Redirection { ticket, next_hop, since: now() });
+        self.not_taken_out(local, key, waiting, error);
+    }
+
+    /// Goes on with a session that was not taken out, and is to be tried again or given up.
+    fn not_taken_out(
+        &mut self,
+        local: LocalNumber,
+        key: Key,
+        mut waiting: Box<Waiting>,
+        error: TakeError,
+    ) {
         if matches!(error, TakeError::Export(ExportError::Busy(_))) {
             restore_packets(&mut self.links, &key, &mut waiting);
             return self.work(local, key, Parked::Nudged(waiting), Work::Nudge(Nudge::Ask));
@@ -212,44 +267,51 @@ impl Carrier {
         self.end_taken(local, Session { key, phase: Phase::Waiting(waiting) }, None);
     }
 
+    /// Has the keeper hold a session with a file of its record.
+    fn keep(
+        &mut self,
+        waiting: &Waiting,
+        ticket: &Ticket,
+        next_hop: &NextHop,
+        record: BorrowedFd<'_>,
+    ) -> Kept {
+        let Waiting { socket, joined, ends, .. } = waiting;
+        let fd_name = joined.fd_name(token(), ends, ticket, next_hop.interface);
+        let inbox = self.peer_inboxes.descriptors(ends.peer.inbox).unwrap_or_default();
+        let kept = Kept { fd_name, region: joined.region.clone(), inbox, own: None };
+        let socket = socket.descriptor().as_fd();
+        self.links.keeping.hold(&kept, ends.peer_process.as_fd(), Some(socket), record);
+        kept
+    }
+
     /// Delegates the session that was taken out to the program.
     fn delegate(
         &mut self,
         local: LocalNumber,
-        key: &Key,
+        key: Key,
         waiting: Waiting,
-        taken: ExportedSession,
-    ) -> Delegated {
-        let Self { links, sessions, tokens, flows, peer_inboxes, .. } = self;
-        let Waiting { socket, stream, joined, ends, .. } = waiting;
-        let ExportedSession { ticket, next_hop, record, sealed } = taken;
-        let token = token();
-        let fd_name = joined.fd_name(token, &ends, &ticket, next_hop.interface);
+        exported: ExportedSession,
+    ) {
+        let Self { links, sessions, tokens, flows, .. } = self;
+        let Waiting { socket, stream, ends, .. } = waiting;
+        let ExportedSession { ticket, next_hop, record, sealed, kept } = exported;
         let Ticket { link, socket: packets, port, .. } = ticket;
-        let inbox = peer_inboxes.descriptors(ends.peer.inbox).unwrap_or_default();
-        let kept = Kept { fd_name, region: joined.region, inbox, own: None };
-        let descriptor = socket.descriptor().as_fd();
-        links.keeping.hold(&kept, ends.peer_process.as_fd(), Some(descriptor), sealed.as_fd());
+        let token = kept.fd_name.token;
         tokens.insert(token, local);
-        flows.insert(*key, local);
-        let (hop, ring) = (hop_of(&next_hop, port), links.ring());
-        let (packets, sealed) = (packets.into(), sealed.into());
-        let xdp = links.take_xdp(next_hop.interface, link);
-        let cookie = socket.cookie();
-        sessions.delegate(
-            local,
-            DelegateT {
-                local: 0,
-                token: token.0,
-                hop,
-                link: link.0,
-                packets,
-                ring,
-                xdp,
-                record: sealed,
-            },
-        );
-        Delegated {
+        flows.insert(key, local);
+        let what = DelegateT {
+            local: 0,
+            token: token.0,
+            hop: hop_of(&next_hop, port),
+            link: link.0,
+            packets: packets.into(),
+            ring: links.ring(),
+            xdp: links.take_xdp(next_hop.interface, link),
+            record: sealed.into(),
+        };
+        sessions.delegate(local, what);
+        let delegated = Delegated {
+            cookie: socket.cookie(),
             socket,
             stream,
             ends,
@@ -261,22 +323,14 @@ impl Carrier {
             port,
             is_cut: false,
             frozen_at: None,
-            cookie,
             kept,
             is_known: true,
             home_by: None,
             is_rebuilt: false,
-        }
+        };
+        self.table.insert(local, Session { key, phase: Phase::Delegated(Box::new(delegated)) });
+        self.timers.set(local, None);
     }
-}
-
-/// A session that is out of its socket: the way of its packets, and its state.
-struct ExportedSession {
-    ticket: Ticket,
-    next_hop: NextHop,
-    record: SessionRecord,
-    /// A file with the record.
-    sealed: OwnedFd,
 }
 
 /// The reason why a session was not taken out.

@@ -18,7 +18,10 @@ use std::sync::Arc;
 impl Carrier {
     /// Has an assistant do that work for a session on its way out, which is not in the table now.
     pub(super) fn work(&mut self, local: LocalNumber, key: Key, parked: Parked, work: Work) {
-        if let Parked::Nudged(waiting) | Parked::TakenOut(waiting, _) = &parked {
+        if let Parked::Nudged(waiting)
+        | Parked::TakenOut(waiting, _)
+        | Parked::Released(waiting, _) = &parked
+        {
             let reporter = self.unfiltered.as_ref().map(|it| Arc::clone(it.reporter()));
             let beside = reporter.filter(|_| matches!(work, Work::Take(_)));
             self.assistants.give(local, &waiting.socket, work, beside.into_iter().collect());
@@ -114,6 +117,10 @@ impl Carrier {
                 let taken = TakenOut::of(done, file);
                 self.taken_out(local, key, waiting, next_hop, taken);
                 // The program may have frozen the stream.
+                self.catch_up(local, Asked { attention: true, ..asked });
+            }
+            (Parked::Released(waiting, exported), done) => {
+                self.released(local, key, waiting, *exported, Finished { done, file });
                 self.catch_up(local, Asked { attention: true, ..asked });
             }
             (Parked::Leaving(leaving), done) => self.left(local, key, *leaving, done),
