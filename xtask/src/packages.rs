@@ -33,6 +33,7 @@ pub(crate) const TEST: &[&str] = &[
     "rsync",
     "iperf3",
     "socat",
+    "strace",
     "curl",
     "python3",
     "nodejs",

@@ -26,6 +26,7 @@ use sojourn_proto::record::{
 use sojourn_proto::tcp::TcpInfo;
 use sojourn_proto::time::Duration;
 use sojourn_pump::{options, tcp_info};
+use sojourn_shm::sockopt::is_in_repair;
 use std::net::{IpAddr, SocketAddr};
 
 /// `TCP_ESTABLISHED` (`net/tcp_states.h`).
@@ -42,8 +43,8 @@ pub enum ExportError {
     /// Bytes are on their way; the caller may try again a moment later.
     #[error("bytes are on their way ({0}); try again later")]
     Busy(&'static str),
-    /// The connection is not established.
-    #[error("the connection is not established")]
+    /// The connection is not established, or is one that the engine does not take.
+    #[error("the connection is not established, or has too large windows")]
     State,
     /// The kernel refuses something.
     #[error("{0}: {1}")]
@@ -312,6 +313,10 @@ impl Unexported {
 /// socket keeps it, so that nothing is lost if this process dies; it may have exported bytes as
 /// well, if who exported them has died.
 pub(crate) fn unexported(socket: BorrowedFd<'_>, first: u32) -> Unexported {
+    if is_in_repair(socket) {
+        // Who began to put the session back has died. The mode stays: it tells how far that came.
+        return Unexported { bytes: Vec::new(), has_ended: false };
+    }
     let has_ended = tcp_info::of(socket).is_ok_and(|info| info.state == CLOSE_WAIT);
     let mut bytes = peek(socket).unwrap_or_default();
     if let Ok(next) = Numbers::received(socket) {

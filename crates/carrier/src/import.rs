@@ -15,7 +15,7 @@ use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketAddrAny, sockopt};
 use sojourn_options::OptionName;
-use sojourn_proto::record::{Kind, SessionRecord, TcpRecord, TcpState, TimestampUnit};
+use sojourn_proto::record::{Kind, SessionRecord, TcpOptions, TcpRecord, TcpState, TimestampUnit};
 use sojourn_shm::sockopt::is_in_repair;
 use sojourn_wire::tcp::SeqNum;
 use std::net::SocketAddr;
@@ -92,7 +92,8 @@ pub fn finish(record: &SessionRecord, socket: BorrowedFd<'_>) -> Result<(), Impo
     let written = end.ahead_of(SeqNum(tcp.snd_una));
     let missing = usize::try_from(written).ok().and_then(|at| tcp.send_queue.get(at..));
     let missing = missing.unwrap_or_default();
-    let _room = Room::to_send(socket, missing.len());
+    let room = Room::recorded(socket, &tcp.options);
+    room.make(0, tcp.send_queue.len());
     begin_to_speak(tcp, socket, repair, missing)
 }
 
@@ -160,11 +161,14 @@ fn put(
     remote: &SocketAddrAny,
     hear: impl FnOnce(),
 ) -> Result<(), ImportError> {
+    // Somebody has begun this, and has died.
+    let is_begun = is_in_repair(socket);
+    let room = if is_begun { Room::recorded(socket, &tcp.options) } else { Room::of(socket) };
     let repair = Repair::begin(socket).map_err(step("TCP_REPAIR"))?;
     rebuild(tcp, socket, &repair, local, remote)?;
     let (sent, unsent) = tcp.send_queue.split_at(tcp.sent());
     sync_segment_size(socket);
-    let _room = Room::make(socket, tcp.receive_queue.len(), tcp.send_queue.len());
+    room.make(tcp.receive_queue.len(), tcp.send_queue.len());
     fill(socket, &repair, Queue::Receive, &tcp.receive_queue)?;
     fill(socket, &repair, Queue::Send, sent)?;
     repair.select(Queue::None).map_err(step("TCP_REPAIR_QUEUE"))?;
@@ -222,36 +226,49 @@ pub(crate) struct Room<'s> {
 }
 
 const SO_BUF_LOCK: OptionName = OptionName::new(libc::SOL_SOCKET, 72);
+/// The bits of its value.
+const SNDBUF_LOCK: i32 = 1;
+const RCVBUF_LOCK: i32 = 2;
 const SIZES: [(i32, i32); 2] = [(libc::SO_RCVBUF, 33), (libc::SO_SNDBUF, 32)];
 
 impl<'s> Room<'s> {
     /// Makes room for `bytes` more than the socket would take to send now, whatever it holds
     /// already.
     pub(crate) fn to_send(socket: BorrowedFd<'s>, bytes: usize) -> Self {
-        let size =
-            raw::number(socket, OptionName::new(libc::SOL_SOCKET, libc::SO_SNDBUF)).unwrap_or(0);
-        Self::make(socket, 0, bytes + usize::try_from(size).unwrap_or(0) / 2)
+        let room = Self::of(socket);
+        room.make(0, bytes + usize::try_from(room.sizes[1]).unwrap_or(0) / 2);
+        room
+    }
+
+    /// Returns the room that a socket has.
+    fn of(socket: BorrowedFd<'s>) -> Self {
+        let size = |name| raw::number(socket, OptionName::new(libc::SOL_SOCKET, name)).unwrap_or(0);
+        let locks = raw::number(socket, SO_BUF_LOCK).ok();
+        Self { socket, sizes: SIZES.map(|(name, _)| size(name)), locks }
+    }
+
+    /// Returns the room that a socket had: who began to put its session back, and has died, has
+    /// enlarged it.
+    fn recorded(socket: BorrowedFd<'s>, options: &TcpOptions) -> Self {
+        let TcpOptions { rcvbuf, sndbuf, rcvbuf_locked, sndbuf_locked, .. } = *options;
+        let sizes = [rcvbuf, sndbuf].map(|size| i32::try_from(size).unwrap_or(i32::MAX));
+        let locks = i32::from(sndbuf_locked) * SNDBUF_LOCK + i32::from(rcvbuf_locked) * RCVBUF_LOCK;
+        Self { socket, sizes, locks: Some(locks) }
     }
 
     /// Makes room. Where the kernel refuses, its own limits hold.
-    fn make(socket: BorrowedFd<'s>, receive: usize, send: usize) -> Self {
-        let size = |name| raw::number(socket, OptionName::new(libc::SOL_SOCKET, name)).unwrap_or(0);
-        let room = Self {
-            socket,
-            sizes: SIZES.map(|(name, _)| size(name)),
-            locks: raw::number(socket, SO_BUF_LOCK).ok(),
-        };
+    fn make(&self, receive: usize, send: usize) {
         // The kernel counts its own memory, about twice the bytes, and doubles the value that it is
         // given (socket(7)).
         let wanted = [receive, send].map(|bytes| i32::try_from(bytes + PIECE).unwrap_or(i32::MAX));
         for ((_, force), (size, wanted)) in
-            SIZES.into_iter().zip(room.sizes.into_iter().zip(wanted))
+            SIZES.into_iter().zip(self.sizes.into_iter().zip(wanted))
         {
             if wanted > size / 2 {
-                let _ = raw::set_number(socket, OptionName::new(libc::SOL_SOCKET, force), wanted);
+                let name = OptionName::new(libc::SOL_SOCKET, force);
+                let _ = raw::set_number(self.socket, name, wanted);
             }
         }
-        room
     }
 }
 

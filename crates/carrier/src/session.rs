@@ -22,6 +22,7 @@ use sojourn_pump::LinkId;
 use sojourn_session::{DelegationToken, ProcessId, ReasonT};
 use sojourn_stream::Stream;
 use sojourn_wire::SocketCookie;
+use std::sync::Arc;
 
 /// A session of this carrier.
 pub(crate) struct Session {
@@ -158,12 +159,21 @@ pub(crate) struct Working {
 pub(crate) enum Parked {
     /// It is on its way out, and goes on.
     Nudged(Box<Waiting>),
-    /// Its state is read; its packets go by that next hop.
-    TakenOut(Box<Waiting>, NextHop),
+    /// Its state is read; the keeper has its socket.
+    TakenOut(Box<Waiting>, Box<Export>),
     /// The keeper has its state, which is taken out of the socket.
     Released(Box<Waiting>, Box<ExportedSession>),
     /// It becomes the kernel's, and the carrier has its socket no more.
     Leaving(Box<Leaving>),
+}
+
+/// A session whose state is read out of its socket.
+pub(crate) struct Export {
+    /// The next hop of its packets.
+    pub(crate) next_hop: NextHop,
+    /// The file for the record. Until it is sealed the socket has everything.
+    pub(crate) file: Arc<OwnedFd>,
+    pub(crate) kept: Kept,
 }
 
 /// A session whose state the keeper has: the way of its packets, and its state.
@@ -260,8 +270,19 @@ pub(crate) struct Delegated {
     /// Set if the session was adopted on its way home: a library that has not given it back by then
     /// never will.
     pub(crate) home_by: Option<Instant>,
-    /// Its packets reach the socket, which was rebuilt: the server before this one died after that.
-    pub(crate) is_rebuilt: bool,
+    pub(crate) content: SocketContent,
+}
+
+/// The content of the socket of a session that is away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SocketContent {
+    /// The kernel's state is as old as the record.
+    Old,
+    /// The socket has everything: the server before this one died while it read the socket.
+    Whole,
+    /// The socket has everything but bytes that were not sent, and gets the session's packets: the
+    /// server before this one died while it put the session back.
+    Rebuilt,
 }
 
 impl Delegated {

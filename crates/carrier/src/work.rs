@@ -22,7 +22,8 @@ use rustix::io::Errno;
 use rustix::net::{SendFlags, SocketType, sockopt};
 use sojourn_filter::{Failed, Key, attach_program, detach_program, release_rule};
 use sojourn_proto::record::{Kind, SessionRecord, TcpTuning};
-use sojourn_pump::sealed::pack;
+use sojourn_proto::tcp::Connection;
+use sojourn_pump::sealed::{pack, pack_into};
 
 /// How long the kernel may take to accept the bytes that a program has written.
 const FLUSH_LIMIT: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
@@ -32,12 +33,12 @@ const FLUSH_LIMIT: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
 pub(crate) enum Work {
     /// See what a program has offered.
     Inspect,
-    /// See whether an inherited session is that of these addresses, and have segments reported that
-    /// reach its socket. With the program that does this.
-    Adopt(Addresses),
+    /// See whether an inherited session is that of these addresses, if its record is there, and
+    /// have segments reported that reach its socket. With the program that does this.
+    Adopt(Option<Addresses>),
     /// Push a segment, or ask the peer for an acknowledgement.
     Nudge(Nudge),
-    /// Read the session's state, and make a file of it. The socket keeps everything. With the
+    /// Read the session's state into a file. The socket keeps everything. With the file, and the
     /// program that reports segments from then on.
     Take(Box<TcpTuning>),
     /// Take out of the socket what the record has, and make another file if it changes by that.
@@ -110,6 +111,15 @@ pub(crate) enum Facts {
     Udp(Option<Box<UdpFacts>>),
 }
 
+/// What an assistant has seen of an inherited session's socket.
+#[derive(Debug)]
+pub(crate) struct Inherited {
+    /// For the server.
+    pub(crate) seen: Vec<u8>,
+    /// A socket that was being put back has none.
+    pub(crate) addresses: Option<Addresses>,
+}
+
 /// The reason why a session was not read out of its socket.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TakeOutError {
@@ -125,10 +135,9 @@ pub(crate) enum TakeOutError {
 #[derive(Debug)]
 pub(crate) enum Done {
     Inspected(Box<Inspected>),
-    /// What the server is to know of an inherited session; `None` if it is not that of the
-    /// addresses.
-    Adopted(Option<Vec<u8>>),
-    /// The record; the file with it goes beside the answer, if there is a new one.
+    /// `None` if the session is not that of the addresses, or has none.
+    Adopted(Option<Box<Inherited>>),
+    /// The record. A changed one goes beside the answer, in a file.
     Taken(Result<Box<SessionRecord>, TakeOutError>),
     PutBack(Result<(), ImportError>),
     GivenUp {
@@ -171,17 +180,18 @@ pub(crate) fn act(
     let program = beside.pop();
     match work {
         Work::Inspect => Done::Inspected(Box::new(inspect(end, look))).into(),
-        Work::Adopt(expected) => Done::Adopted(adopt(end, program, &expected, look)).into(),
+        Work::Adopt(expected) => Done::Adopted(adopt(end, program, expected, look)).into(),
         Work::Nudge(nudge) => {
             nudge.give(end);
             Done::Over.into()
         }
-        Work::Take(tuning) => match take(end, program, &tuning) {
-            Ok(SealedRecord { record, sealed }) => {
-                Finished { done: Done::Taken(Ok(Box::new(record))), file: Some(sealed) }
-            }
-            Err(error) => Done::Taken(Err(error)).into(),
-        },
+        Work::Take(tuning) => {
+            let taken = match beside.pop() {
+                Some(file) => take(end, program, file.as_fd(), &tuning).map(Box::new),
+                None => Err(TakeOutError::Seal(Errno::BADF)),
+            };
+            Done::Taken(taken).into()
+        }
         Work::Release(mut record) => match release(end, &mut record) {
             // Without another file the engine knows a little less of the window that the peer was
             // told.
@@ -226,17 +236,21 @@ fn inspect(socket: BorrowedFd<'_>, look: &mut Look) -> Inspected {
 fn adopt(
     socket: BorrowedFd<'_>,
     program: Option<OwnedFd>,
-    expected: &Addresses,
+    expected: Option<Addresses>,
     look: &mut Look,
-) -> Option<Vec<u8>> {
-    // A socket that its program has taken for reset, or that was being put back, has no addresses
-    // any more. Then those of the record find the rule, and nothing is put into the socket.
-    if addresses(socket).is_ok_and(|found| found != *expected) {
-        return None;
+) -> Option<Box<Inherited>> {
+    let addresses = addresses(socket).ok();
+    match (expected, addresses) {
+        (Some(expected), Some(found)) if found != expected => return None,
+        // A socket that its program has taken for reset, or that was being put back, has no
+        // addresses any more. Then those of the record find the rule.
+        (Some(_), _) => {}
+        (None, Some(_)) => {}
+        (None, None) => return None,
     }
     // A session whose socket reports nothing is put back as well, only later.
     let _ = report(socket, program);
-    Some(look(socket))
+    Some(Box::new(Inherited { seen: look(socket), addresses }))
 }
 
 /// Has segments of a session reported that reach its socket from now on.
@@ -248,19 +262,13 @@ fn report(socket: BorrowedFd<'_>, program: Option<OwnedFd>) -> Result<(), Failed
     attach_program(socket, program.ok_or_else(unloaded)?.as_fd())
 }
 
-/// The record of a socket, and the file with it.
-struct SealedRecord {
-    record: SessionRecord,
-    sealed: OwnedFd,
-}
-
-/// Reads the record of the socket, with the bytes that the program has not read, and makes a file
-/// of it.
+/// Reads the record of the socket, with the bytes that the program has not read, into a file.
 fn take(
     socket: BorrowedFd<'_>,
     program: Option<OwnedFd>,
+    file: BorrowedFd<'_>,
     tuning: &TcpTuning,
-) -> Result<SealedRecord, TakeOutError> {
+) -> Result<SessionRecord, TakeOutError> {
     // A segment that reaches the socket later is not in the record.
     report(socket, program)?;
     let read = || {
@@ -268,8 +276,9 @@ fn take(
             return Err(ExportError::Busy("there is a gap").into());
         }
         let record = export(socket, tuning)?;
-        let sealed = pack(&record).map_err(TakeOutError::Seal)?;
-        Ok(SealedRecord { record, sealed })
+        Connection::check_import(&record).map_err(|_| ExportError::State)?;
+        pack_into(&record, file).map_err(TakeOutError::Seal)?;
+        Ok(record)
     };
     read().inspect_err(|_| detach_program(socket))
 }

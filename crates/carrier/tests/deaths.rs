@@ -45,6 +45,12 @@ fn record(socket: &TcpStream) -> SessionRecord {
     record
 }
 
+/// Returns the sizes of the socket's buffers.
+fn sizes(socket: &TcpStream) -> [usize; 2] {
+    let send = rustix::net::sockopt::socket_send_buffer_size(socket).unwrap();
+    [send, rustix::net::sockopt::socket_recv_buffer_size(socket).unwrap()]
+}
+
 /// How a process that puts a connection back has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ended {
@@ -133,6 +139,7 @@ fn what_one_has_begun_to_put_back_the_next_one_finishes() {
         for stops in 1..=CALLS_MAX {
             let (mut one, mut other) = pair(address);
             let record = record(&one);
+            let before_it = sizes(&one);
             let (ended, is_announced) = put_back_and_die(&record, &one, stops);
             let what = format!("{address}, killed at {stops}, announced: {is_announced}");
             let going_on = match is_announced {
@@ -140,6 +147,7 @@ fn what_one_has_begun_to_put_back_the_next_one_finishes() {
                 false => import(&record, one.as_fd(), || {}),
             };
             assert_eq!(going_on, Ok(()), "{what}");
+            assert_eq!(sizes(&one), before_it, "{what}");
             check(&record, &mut one, &mut other, &what);
             match is_announced {
                 true => after += 1,

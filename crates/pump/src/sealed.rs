@@ -4,7 +4,7 @@
 //! The receiver copies the file once and trusts none of it. Not here: the record's format
 //! (`sojourn_proto::record`).
 
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use sojourn_proto::record::{RecordError, SessionRecord};
@@ -45,7 +45,17 @@ impl std::error::Error for SealedError {}
 /// # Errors
 /// No descriptors or no memory left.
 pub fn pack(record: &SessionRecord) -> Result<OwnedFd, Errno> {
-    let mut pieces = Pieces { file: new_file()?, held: [0; HELD], len: 0 };
+    let file = empty()?;
+    pack_into(record, file.as_fd())?;
+    Ok(file)
+}
+
+/// Writes the record into a file of [`empty`], and seals that.
+///
+/// # Errors
+/// No memory left.
+pub fn pack_into(record: &SessionRecord, file: BorrowedFd<'_>) -> Result<(), Errno> {
+    let mut pieces = Pieces { file, held: [0; HELD], len: 0 };
     let mut result = Ok(());
     record.encode_to(&mut |piece| {
         if result.is_ok() {
@@ -60,39 +70,43 @@ pub fn pack(record: &SessionRecord) -> Result<OwnedFd, Errno> {
 const HELD: usize = 512;
 
 /// A file in the making, from many pieces.
-struct Pieces {
-    file: OwnedFd,
+struct Pieces<'f> {
+    file: BorrowedFd<'f>,
     held: [u8; HELD],
     len: usize,
 }
 
-impl Pieces {
+impl Pieces<'_> {
     fn put(&mut self, piece: &[u8]) -> Result<(), Errno> {
         if self.len + piece.len() > HELD {
-            write_all(&self.file, &self.held[..self.len])?;
+            write_all(self.file, &self.held[..self.len])?;
             self.len = 0;
         }
         // A queue: its bytes go to the file from where they are.
         if piece.len() > HELD {
-            return write_all(&self.file, piece);
+            return write_all(self.file, piece);
         }
         self.held[self.len..self.len + piece.len()].copy_from_slice(piece);
         self.len += piece.len();
         Ok(())
     }
 
-    fn end(self) -> Result<OwnedFd, Errno> {
-        write_all(&self.file, &self.held[..self.len])?;
-        sealed(self.file)
+    fn end(self) -> Result<(), Errno> {
+        write_all(self.file, &self.held[..self.len])?;
+        seal_file(self.file)
     }
 }
 
-fn new_file() -> Result<OwnedFd, Errno> {
+/// Makes a file for a record that is to come ([`pack_into`]): until then it is not sealed.
+///
+/// # Errors
+/// No descriptors left.
+pub fn empty() -> Result<OwnedFd, Errno> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     rustix::fs::memfd_create("sojourn-record", flags)
 }
 
-fn write_all(file: &OwnedFd, mut rest: &[u8]) -> Result<(), Errno> {
+fn write_all(file: BorrowedFd<'_>, mut rest: &[u8]) -> Result<(), Errno> {
     while !rest.is_empty() {
         match rustix::io::write(file, rest) {
             Ok(len) => rest = &rest[len..],
@@ -103,17 +117,17 @@ fn write_all(file: &OwnedFd, mut rest: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
-fn sealed(file: OwnedFd) -> Result<OwnedFd, Errno> {
+fn seal_file(file: BorrowedFd<'_>) -> Result<(), Errno> {
     let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
-    rustix::fs::fcntl_add_seals(&file, seals)?;
-    Ok(file)
+    rustix::fs::fcntl_add_seals(file, seals)
 }
 
 /// Makes a sealed file with any bytes, one piece after the other.
 pub(crate) fn seal<'b>(pieces: impl IntoIterator<Item = &'b [u8]>) -> Result<OwnedFd, Errno> {
-    let file = new_file()?;
-    pieces.into_iter().try_for_each(|piece| write_all(&file, piece))?;
-    sealed(file)
+    let file = empty()?;
+    pieces.into_iter().try_for_each(|piece| write_all(file.as_fd(), piece))?;
+    seal_file(file.as_fd())?;
+    Ok(file)
 }
 
 /// Returns true if a file is memory that nobody can change any more. Only memory has seals

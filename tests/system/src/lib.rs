@@ -16,6 +16,7 @@ pub mod row;
 pub mod sequences;
 pub mod talk;
 pub mod torture;
+pub mod transfer;
 pub mod world;
 
 use anyhow::{Context, Result};

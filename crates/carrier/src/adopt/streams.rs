@@ -11,17 +11,18 @@ use crate::joined::JoinedEnds;
 use crate::keeping::InheritedSession;
 use crate::metastate::NextHop;
 use crate::program_socket::ProgramSocket;
-use crate::session::{Delegated, Phase, Session};
+use crate::session::{Delegated, Phase, Session, SocketContent};
 use crate::sessions::Adopted;
 use crate::too_big::PathMtu;
-use crate::work::{Done, Work};
+use crate::work::{Done, Inherited, Work};
 use rustix::event::Timespec;
 use rustix::fd::OwnedFd;
 use rustix::process::Uid;
 use sojourn_filter::Key;
 use sojourn_ipc::rt::Descriptor;
-use sojourn_proto::record::SessionRecord;
-use sojourn_pump::{now, sealed};
+use sojourn_proto::record::{IpOptions, Kind, SessionRecord, TcpRecord};
+use sojourn_pump::now;
+use sojourn_pump::sealed::{self, SealedError};
 use sojourn_session::{InboxSlot, InboxT, LocalNumber};
 use sojourn_stream::Stream;
 use sojourn_wire::Protocol;
@@ -38,9 +39,8 @@ const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 struct KeptSession {
     fd_name: FdName,
     socket: ProgramSocket,
-    addresses: Addresses,
-    record: SessionRecord,
-    key: Key,
+    /// `None`: the server before this one died before its file was sealed.
+    record: Option<SessionRecord>,
     region: Descriptor,
     inbox: [Descriptor; 3],
 }
@@ -55,7 +55,7 @@ impl Carrier {
             match self.found(fd_name, fds) {
                 Ok(kept) => {
                     let reporter = self.unfiltered.as_ref().map(|it| Arc::clone(it.reporter()));
-                    let work = Work::Adopt(kept.addresses);
+                    let work = Work::Adopt(kept.record.as_ref().and_then(addresses_of));
                     let beside = reporter.into_iter().collect();
                     self.assistants.give(local, &kept.socket, work, beside);
                     asked.insert(local, kept);
@@ -94,13 +94,13 @@ impl Carrier {
         // The kernel does not ask the socket's lock for this.
         let owner = rustix::fs::fstat(&socket).map_err(|_| AdoptError::Incomplete)?.st_uid;
         let socket = self.assistants.socket(socket, Uid::from_raw(owner));
-        let record = sealed::open(&file).map_err(|_| AdoptError::Incomplete)?;
-        let remote = record.remote.ok_or(AdoptError::OtherSession)?;
-        let addresses = Addresses { local: record.local, remote };
-        let key = Key::new(Protocol::Tcp, record.local, Some(remote));
-        let key = key.map_err(|_| AdoptError::OtherSession)?;
+        let record = match sealed::open(&file) {
+            Ok(record) => Some(record),
+            Err(SealedError::NotSealed) => None,
+            Err(_) => return Err(AdoptError::Incomplete),
+        };
         let inbox = [memory, ready, attention].map(Descriptor::from);
-        Ok(KeptSession { fd_name, socket, addresses, record, key, region: region.into(), inbox })
+        Ok(KeptSession { fd_name, socket, record, region: region.into(), inbox })
     }
 
     /// Adopts a TCP session of whose socket an assistant has seen so much.
@@ -108,9 +108,14 @@ impl Carrier {
         &mut self,
         local: LocalNumber,
         kept: KeptSession,
-        seen: &[u8],
+        inherited: &Inherited,
     ) -> Result<LocalNumber, AdoptError> {
-        let KeptSession { fd_name, socket, record, key, region, inbox, .. } = kept;
+        let KeptSession { fd_name, socket, record, region, inbox } = kept;
+        let is_read = record.is_some();
+        let record = record.or_else(|| inherited.addresses.map(unread_record));
+        let record = record.ok_or(AdoptError::OtherSession)?;
+        let key = Key::new(Protocol::Tcp, record.local, record.remote);
+        let key = key.map_err(|_| AdoptError::OtherSession)?;
         let [memory, ready, attention] = inbox.clone();
         let InboxSlot { inbox: number, slot } = fd_name.peer;
         let named = InboxT { id: number.0, slot, memory, ready, attention };
@@ -119,8 +124,14 @@ impl Carrier {
         let is_ruled = stream.is_ok() && self.links.adopt_session(&fd_name, &key);
         // On the way home the rule goes when the socket has everything.
         let is_rebuilt = !is_ruled
+            && is_read
             && stream.as_ref().is_ok_and(Stream::is_frozen)
             && self.links.is_without_rule(&fd_name, &key);
+        let content = match (is_read, is_rebuilt) {
+            (false, _) => SocketContent::Whole,
+            (true, true) => SocketContent::Rebuilt,
+            (true, false) => SocketContent::Old,
+        };
         let name = self.links.name_of(fd_name.interface).map(str::to_owned);
         let (Ok(stream), true, Some(name)) = (stream, is_ruled || is_rebuilt, name) else {
             self.peer_inboxes.close(number);
@@ -131,7 +142,7 @@ impl Carrier {
             self.links.hold(fd_name.interface, &key, false);
         }
         let cookie = socket.cookie();
-        let what = Adopted::Socket(seen);
+        let what = Adopted::Socket(&inherited.seen);
         self.sessions.adopt(local, what, fd_name.stream, fd_name.side, region.clone());
         // The next hop that the library was told last is not known: it is told anew when it
         // registers.
@@ -157,7 +168,7 @@ impl Carrier {
             kept: Kept { fd_name, region, inbox, own: None },
             is_known: false,
             home_by: None,
-            is_rebuilt,
+            content,
         };
         let phase = Phase::Delegated(Box::new(delegated));
         self.table.insert(local, Session { key, phase });
@@ -165,4 +176,16 @@ impl Carrier {
         self.flows.insert(key, local);
         Ok(local)
     }
+}
+
+/// Returns the addresses of a record.
+fn addresses_of(record: &SessionRecord) -> Option<Addresses> {
+    Some(Addresses { local: record.local, remote: record.remote? })
+}
+
+/// Returns a record in place of one that was not read out of its socket: its addresses are all that
+/// is known of it.
+fn unread_record(Addresses { local, remote }: Addresses) -> SessionRecord {
+    let kind = Kind::Tcp(TcpRecord::default());
+    SessionRecord { local, remote: Some(remote), ip: IpOptions::default(), kind }
 }

@@ -10,7 +10,7 @@ use crate::carrier::Carrier;
 use crate::datagrams;
 use crate::import::ImportError;
 use crate::joined::JoinedEnds;
-use crate::session::{Delegated, FinalState, Leaving, Phase, Session, Way};
+use crate::session::{Delegated, FinalState, Leaving, Phase, Session, SocketContent, Way};
 use crate::waiting::Waiting;
 use crate::work::{Done, GiveUp, PutBack, Work};
 use rustix::io::Errno;
@@ -169,16 +169,16 @@ impl Carrier {
         self.tokens.remove(&delegated.token);
         self.flows.remove(&key);
         delegated.stream.freeze();
-        let ledger = delegated.stream.ledger();
-        let is_untouched = ledger.close() || ledger.is_kept();
+        let is_whole = delegated.content == SocketContent::Whole;
         let taken_at = match &delegated.record.kind {
-            Kind::Tcp(tcp) if !is_untouched && !ledger.is_lost() => tcp.rcv_nxt,
+            Kind::Tcp(tcp) if !is_whole && !delegated.stream.ledger().is_lost() => tcp.rcv_nxt,
             _ => return self.leave_socket(local, key, *delegated),
         };
         let unknown = || FinalState { record: last_known(&delegated), has_ended: false };
         let FinalState { record, has_ended } = known.unwrap_or_else(unknown);
-        let is_bypassed = !delegated.is_rebuilt && self.begin_absence(&key, &delegated);
-        let Delegated { socket, stream, ends, kept, next_hop, link, is_rebuilt, .. } = *delegated;
+        let is_rebuilt = delegated.content == SocketContent::Rebuilt;
+        let is_bypassed = !is_rebuilt && self.begin_absence(&key, &delegated);
+        let Delegated { socket, stream, ends, kept, next_hop, link, .. } = *delegated;
         let (fd_name, interface) = (kept.fd_name, next_hop.interface);
         let way = Way::PutBack { fd_name, interface, link, is_heard: is_rebuilt };
         let state = PutBack { record, has_ended, taken_at, is_bypassed, is_rebuilt, key };
@@ -186,13 +186,12 @@ impl Carrier {
         self.last_work(local, key, Leaving { stream, ends, way }, socket, work);
     }
 
-    /// Lets go of a session whose socket is not rebuilt. Its program has waited for the carrier in
-    /// vain, and has taken the session for reset. Or the server before this one died when only its
-    /// keeper had the session: the socket has everything that the kernel had.
+    /// Lets go of a session whose socket stays as it is: the socket has everything, or the program
+    /// has waited for the carrier in vain, and has taken the session for reset.
     fn leave_socket(&mut self, local: LocalNumber, key: Key, delegated: Delegated) {
-        let Delegated { socket, stream, ends, kept, next_hop, link, is_rebuilt, .. } = delegated;
+        let Delegated { socket, stream, ends, kept, next_hop, link, content, .. } = delegated;
         self.links.keeping.release(&kept.fd_name);
-        if !is_rebuilt {
+        if content != SocketContent::Rebuilt {
             self.links.give_back(next_hop.interface, link, &key);
         }
         let (way, work) = if stream.ledger().is_lost() {

@@ -12,18 +12,21 @@ use crate::links::{Links, Ticket};
 use crate::metastate::NextHop;
 use crate::next_hop::{hop_of, next_hop_of};
 use crate::quiesce::{TAKE_EVERY_US, TAKE_LIMIT_US, wait_for_softirqs};
-use crate::session::{Delegated, ExportedSession, Outcome, Parked, Phase, Session, token};
+use crate::session::{
+    Delegated, Export, ExportedSession, Outcome, Parked, Phase, Session, SocketContent, token,
+};
 use crate::sockets::InterfaceError;
 use crate::too_big::PathMtu;
 use crate::waiting::{Redirection, Waiting};
 use crate::work::{Done, Finished, TakeOutError, Work};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::AsFd;
 use rustix::io::Errno;
 use sojourn_filter::{Failed, Key};
 use sojourn_proto::record::SessionRecord;
 use sojourn_proto::time::Instant;
-use sojourn_pump::now;
+use sojourn_pump::{now, sealed};
 use sojourn_session::{DelegateT, LocalNumber};
+use std::sync::Arc;
 
 /// How long the program has to give up the kernel while its packets still come there
 /// (microseconds), and while it has bytes to read there. After that nothing more comes, and the
@@ -32,23 +35,6 @@ const ASK_LIMIT_US: u64 = 2_000;
 /// How long a session may be deaf because its program does not give up the kernel (microseconds).
 /// After that the kernel gets its packets again, until the program does.
 const DEAF_LIMIT_US: u64 = 20_000;
-
-/// A session's record, and a file with it.
-pub(super) struct TakenOut {
-    record: SessionRecord,
-    sealed: OwnedFd,
-}
-
-impl TakenOut {
-    /// Reads an assistant's answer.
-    pub(super) fn of(done: Done, file: Option<OwnedFd>) -> Result<Self, TakeError> {
-        match (done, file) {
-            (Done::Taken(Ok(record)), Some(sealed)) => Ok(Self { record: *record, sealed }),
-            (Done::Taken(Err(error)), _) => Err(error.into()),
-            _ => Err(TakeError::NoAnswer),
-        }
-    }
-}
 
 impl Carrier {
     /// Takes a session a step further out of the kernel, if the conditions hold.
@@ -89,12 +75,13 @@ impl Carrier {
                 waiting.was_deaf = true;
                 Ok(Turned::Back)
             }
-            Transition::Take => match self.begin_taking(key, &next_hop, &mut waiting) {
-                Ok(Turned::Away) => {
+            Transition::Take => match self.begin_taking(key, next_hop, &mut waiting) {
+                Ok(Some(export)) => {
                     let work = Work::Take(Box::new(waiting.tuning));
-                    return Outcome::Work(Parked::TakenOut(waiting, next_hop), work);
+                    return Outcome::Work(Parked::TakenOut(waiting, Box::new(export)), work);
                 }
-                other => other,
+                Ok(None) => Ok(Turned::Back),
+                Err(error) => Err(error),
             },
         };
         match done {
@@ -153,56 +140,65 @@ impl Carrier {
         Ok(turned)
     }
 
-    /// Turns the session's packets away, if they are not: its state can be read out of the socket.
+    /// Turns the session's packets away, if they are not, has the keeper hold it and takes it in the
+    /// ledger: its state can be read out of the socket. `None`: the packets are the kernel's again.
     fn begin_taking(
         &mut self,
         key: &Key,
-        next_hop: &NextHop,
+        next_hop: NextHop,
         waiting: &mut Waiting,
-    ) -> Result<Turned, TakeError> {
+    ) -> Result<Option<Export>, TakeError> {
         match &waiting.turned {
             // The packets are turned away on an interface that is no longer the right one.
             Some(turned) if turned.next_hop.interface != next_hop.interface => {
                 restore_packets(&mut self.links, key, waiting);
-                return Ok(Turned::Back);
+                return Ok(None);
             }
             Some(_) => {}
             None => {
                 if self.turn_if_quiet(key, next_hop.clone(), waiting)? == Turned::Back {
-                    return Ok(Turned::Back);
+                    return Ok(None);
                 }
             }
         }
-        if waiting.stream.ledger().is_kept() { Err(TakeError::Kept) } else { Ok(Turned::Away) }
+        let Some(Redirection { ticket, .. }) = &waiting.turned else { return Ok(None) };
+        let Waiting { socket, joined, ends, .. } = &*waiting;
+        let file = Arc::new(sealed::empty().map_err(TakeError::Seal)?);
+        let fd_name = joined.fd_name(token(), ends, ticket, next_hop.interface);
+        let inbox = self.peer_inboxes.descriptors(ends.peer.inbox).unwrap_or_default();
+        let kept = Kept { fd_name, region: joined.region.clone(), inbox, own: None };
+        let (process, socket) = (ends.peer_process.as_fd(), socket.descriptor().as_fd());
+        self.links.keeping.hold(&kept, process, Some(socket), file.as_fd());
+        // If this process dies before this mark, the program goes on with the socket as it is;
+        // after it, the next server knows what to do from the file that the keeper has.
+        if !waiting.stream.ledger().take() {
+            self.links.keeping.release(&kept.fd_name);
+            return Err(TakeError::Kept);
+        }
+        Ok(Some(Export { next_hop, file, kept }))
     }
 
-    /// Goes on with a session whose state an assistant has read, or has not. Its socket is as it
-    /// was, so that nothing is lost if this process dies.
+    /// Goes on with a session whose state an assistant has read, or has not.
     pub(super) fn taken_out(
         &mut self,
         local: LocalNumber,
         key: Key,
         mut waiting: Box<Waiting>,
-        next_hop: NextHop,
-        taken: Result<TakenOut, TakeError>,
+        Export { next_hop, file, kept }: Export,
+        done: Done,
     ) {
+        let taken = record_of(done);
         waiting.reports = taken.is_ok();
-        let (TakenOut { record, sealed }, turned) = match (taken, waiting.turned.take()) {
-            (Ok(taken), Some(turned)) => (taken, turned),
-            (taken, turned) => {
+        let sealed = rustix::io::fcntl_dupfd_cloexec(&file, 0).map_err(TakeError::Seal);
+        let (record, sealed, ticket) = match (taken, sealed, waiting.turned.take()) {
+            (Ok(record), Ok(sealed), Some(turned)) => (*record, sealed, turned.ticket),
+            (taken, sealed, turned) => {
                 waiting.turned = turned;
-                let error = taken.err().unwrap_or(TakeError::NoAnswer);
-                return self.not_taken_out(local, key, waiting, error);
+                let error = taken.err().or(sealed.err()).unwrap_or(TakeError::NoAnswer);
+                return self.put_down(local, key, waiting, &kept, error);
             }
         };
-        let Redirection { ticket, .. } = turned;
-        let kept = self.keep(&waiting, &ticket, &next_hop, sealed.as_fd());
         let exported = ExportedSession { ticket, next_hop, record, sealed, kept };
-        // If this process dies before this mark, the program goes on with the socket as it is; after
-        // it, the next server has what the keeper has.
-        if !waiting.stream.ledger().take() {
-            return self.drop_exported(local, key, waiting, exported, TakeError::Kept);
-        }
         if !needs_release(&exported.record) {
             return self.delegate(local, key, *waiting, exported);
         }
@@ -216,72 +212,41 @@ impl Carrier {
         &mut self,
         local: LocalNumber,
         key: Key,
-        waiting: Box<Waiting>,
+        mut waiting: Box<Waiting>,
         exported: ExportedSession,
         Finished { done, file }: Finished,
     ) {
-        match done {
-            Done::Taken(Ok(record)) => {
+        match record_of(done) {
+            Ok(record) => {
                 let sealed = file.unwrap_or(exported.sealed);
                 let exported = ExportedSession { record: *record, sealed, ..exported };
                 self.delegate(local, key, *waiting, exported);
             }
-            other => {
-                let error = match other {
-                    Done::Taken(Err(error)) => error.into(),
-                    _ => TakeError::NoAnswer,
-                };
-                waiting.stream.ledger().put_down();
-                self.drop_exported(local, key, waiting, exported, error);
+            Err(error) => {
+                let ExportedSession { ticket, next_hop, kept, .. } = exported;
+                waiting.turned = Some(Redirection { ticket, next_hop, since: now() });
+                self.put_down(local, key, waiting, &kept, error);
             }
         }
     }
 
-    /// Gives up taking out a session whose state the keeper has: its socket has everything.
-    fn drop_exported(
-        &mut self,
-        local: LocalNumber,
-        key: Key,
-        mut waiting: Box<Waiting>,
-        ExportedSession { ticket, next_hop, kept, .. }: ExportedSession,
-        error: TakeError,
-    ) {
-        self.links.keeping.release(&kept.fd_name);
-        waiting.turned = Some(Redirection { ticket, next_hop, since: now() });
-        self.not_taken_out(local, key, waiting, error);
-    }
-
     /// Goes on with a session that was not taken out, and is to be tried again or given up.
-    fn not_taken_out(
+    fn put_down(
         &mut self,
         local: LocalNumber,
         key: Key,
         mut waiting: Box<Waiting>,
+        kept: &Kept,
         error: TakeError,
     ) {
+        waiting.stream.ledger().put_down();
+        self.links.keeping.release(&kept.fd_name);
         if matches!(error, TakeError::Export(ExportError::Busy(_))) {
             restore_packets(&mut self.links, &key, &mut waiting);
             return self.work(local, key, Parked::Nudged(waiting), Work::Nudge(Nudge::Ask));
         }
         self.complain(&key, &error);
         self.end_taken(local, Session { key, phase: Phase::Waiting(waiting) }, None);
-    }
-
-    /// Has the keeper hold a session with a file of its record.
-    fn keep(
-        &mut self,
-        waiting: &Waiting,
-        ticket: &Ticket,
-        next_hop: &NextHop,
-        record: BorrowedFd<'_>,
-    ) -> Kept {
-        let Waiting { socket, joined, ends, .. } = waiting;
-        let fd_name = joined.fd_name(token(), ends, ticket, next_hop.interface);
-        let inbox = self.peer_inboxes.descriptors(ends.peer.inbox).unwrap_or_default();
-        let kept = Kept { fd_name, region: joined.region.clone(), inbox, own: None };
-        let socket = socket.descriptor().as_fd();
-        self.links.keeping.hold(&kept, ends.peer_process.as_fd(), Some(socket), record);
-        kept
     }
 
     /// Delegates the session that was taken out to the program.
@@ -326,10 +291,18 @@ impl Carrier {
             kept,
             is_known: true,
             home_by: None,
-            is_rebuilt: false,
+            content: SocketContent::Old,
         };
         self.table.insert(local, Session { key, phase: Phase::Delegated(Box::new(delegated)) });
         self.timers.set(local, None);
+    }
+}
+
+/// Returns the record of an assistant's answer.
+fn record_of(done: Done) -> Result<Box<SessionRecord>, TakeError> {
+    match done {
+        Done::Taken(taken) => taken.map_err(TakeError::from),
+        _ => Err(TakeError::NoAnswer),
     }
 }
 

@@ -4,7 +4,6 @@
 //! What is asked for meanwhile is noted ([`Asked`]) and done afterwards. Not here: the work
 //! (`work`), the choice of an assistant (`assistants`).
 
-use super::out::TakenOut;
 use crate::assistants::{Heard, What};
 use crate::carrier::Carrier;
 use crate::program_socket::ProgramSocket;
@@ -22,9 +21,12 @@ impl Carrier {
         | Parked::TakenOut(waiting, _)
         | Parked::Released(waiting, _) = &parked
         {
-            let reporter = self.unfiltered.as_ref().map(|it| Arc::clone(it.reporter()));
-            let beside = reporter.filter(|_| matches!(work, Work::Take(_)));
-            self.assistants.give(local, &waiting.socket, work, beside.into_iter().collect());
+            let mut beside = Vec::new();
+            if let Parked::TakenOut(_, export) = &parked {
+                beside.push(Arc::clone(&export.file));
+                beside.extend(self.unfiltered.as_ref().map(|it| Arc::clone(it.reporter())));
+            }
+            self.assistants.give(local, &waiting.socket, work, beside);
         }
         self.park(local, key, parked);
     }
@@ -113,9 +115,8 @@ impl Carrier {
                 self.timers.set(local, Some(now()));
                 self.catch_up(local, asked);
             }
-            (Parked::TakenOut(waiting, next_hop), done) => {
-                let taken = TakenOut::of(done, file);
-                self.taken_out(local, key, waiting, next_hop, taken);
+            (Parked::TakenOut(waiting, export), done) => {
+                self.taken_out(local, key, waiting, *export, done);
                 // The program may have frozen the stream.
                 self.catch_up(local, Asked { attention: true, ..asked });
             }

@@ -28,8 +28,10 @@ pub enum ImportError {
     TooMuch,
 }
 
-/// The largest size of a ring in bytes.
-const RING_MAX: u64 = 128 << 20;
+/// The most that a record may have of received bytes, and of the window for more. With what an
+/// embedder's rings hold beside it (16 MiB at most), a record that is made of it later is not too
+/// large to be read.
+const RECEIVED_MAX: u64 = 32 << 20;
 
 impl fmt::Display for ImportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -54,6 +56,19 @@ impl Connection {
         (if limits.send_elsewhere == 0 { receive + send } else { receive }) as usize
     }
 
+    /// Checks that an import takes the record, whatever the limits are.
+    ///
+    /// # Errors
+    /// [`ImportError`].
+    pub fn check_import(record: &SessionRecord) -> Result<(), ImportError> {
+        record.check().map_err(ImportError::Record)?;
+        let Kind::Tcp(tcp) = &record.kind else { return Err(ImportError::NotTcp) };
+        if u64::from(tcp.rcv_wnd) + tcp.receive_queue.len() as u64 > RECEIVED_MAX {
+            return Err(ImportError::TooMuch);
+        }
+        Ok(())
+    }
+
     /// Takes over the session that `record` describes, and allocates all memory that it will use.
     ///
     /// Bytes that were sent and not acknowledged count as sent now. An owed acknowledgement is sent
@@ -67,13 +82,10 @@ impl Connection {
         limits: &Limits,
         now: Instant,
     ) -> Result<Connection, ImportError> {
-        record.check().map_err(ImportError::Record)?;
+        Self::check_import(record)?;
         let (Kind::Tcp(tcp), Some(remote)) = (&record.kind, record.remote) else {
             return Err(ImportError::NotTcp);
         };
-        if u64::from(tcp.rcv_wnd) + tcp.receive_queue.len() as u64 > RING_MAX {
-            return Err(ImportError::TooMuch);
-        }
         let stamps = tcp.timestamps.map(|stamps| Stamps::import(&stamps, now));
         let sizes = segment_sizes(tcp, record.local.is_ipv4(), stamps.is_some());
         let rcv = receiving(tcp, limits, now);
