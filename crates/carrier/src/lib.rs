@@ -57,6 +57,7 @@ mod timers;
 mod too_big;
 mod tuning;
 mod turns;
+mod unexported;
 mod unfiltered;
 mod waiting;
 mod work;

@@ -6,9 +6,7 @@
 //! no result has a descriptor in it. Not here: the thread (`assistant`), the choice of it
 //! (`assistants`), what the carrier makes of results (`moves::working`).
 
-use crate::export::{
-    Addresses, ExportError, addresses, export, has_filter, has_gap, release, unexported,
-};
+use crate::export::{Addresses, ExportError, addresses, export, has_filter, has_gap, release};
 use crate::hasten::Nudge;
 use crate::import::{ImportError, Room, finish, import};
 use crate::plan::{UdpFacts, facts_of};
@@ -16,6 +14,7 @@ use crate::quiesce::wait_for_softirqs;
 use crate::repair;
 use crate::replay;
 use crate::sessions::Look;
+use crate::unexported::unexported;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
