@@ -140,9 +140,9 @@ impl Carrier {
         Ok(turned)
     }
 
-    /// Turns the session's packets away, if they are not, has the keeper hold the session, and takes
-    /// it in the ledger: its state can be read out of the socket. `None`: the packets are the
-    /// kernel's again.
+    /// Turns the session's packets away, if they are not, has the keeper hold the session, and
+    /// takes it in the ledger: its state can be read out of the socket. `None`: the packets are
+    /// the kernel's again.
     fn begin_taking(
         &mut self,
         key: &Key,
