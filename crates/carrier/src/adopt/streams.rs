@@ -4,7 +4,7 @@
 
 use super::{AdoptError, stream_of};
 use crate::assistants::{Heard, What};
-use crate::carrier::Carrier;
+use crate::carrier::{Carrier, SOCKET};
 use crate::export::Addresses;
 use crate::fd_name::{FdName, Kept};
 use crate::joined::JoinedEnds;
@@ -110,13 +110,17 @@ impl Carrier {
         kept: KeptSession,
         seen: &[u8],
     ) -> Result<LocalNumber, AdoptError> {
-        let KeptSession { fd_name, socket, record, key, region, inbox, .. } = kept;
+        let KeptSession { fd_name, mut socket, record, key, region, inbox, .. } = kept;
         let [memory, ready, attention] = inbox.clone();
         let InboxSlot { inbox: number, slot } = fd_name.peer;
         let named = InboxT { id: number.0, slot, memory, ready, attention };
         let peer = self.peer_inboxes.open(&named).ok_or(AdoptError::Memory)?.inbox;
         let stream = stream_of(&fd_name, &region, peer).ok_or(AdoptError::Memory);
-        let is_ruled = stream.is_ok() && self.links.adopt_session(&fd_name, &key);
+        // A socket that is put back has no connection meanwhile.
+        let is_watched = stream.as_ref().is_ok_and(|stream| {
+            stream.is_frozen() || socket.watch(&self.set, SOCKET | local.0).is_ok()
+        });
+        let is_ruled = is_watched && self.links.adopt_session(&fd_name, &key);
         // On the way home the rule goes when the socket has everything.
         let is_rebuilt = !is_ruled
             && stream.as_ref().is_ok_and(Stream::is_frozen)
