@@ -362,8 +362,8 @@ mod tests {
     fn a_process_that_is_killed_at_its_beginning_is_started_anew() {
         let [failed, killed, forbidden] =
             [1 << 8, libc::SIGKILL, libc::SIGSYS].map(ExitStatus::from_raw);
-        assert_eq!([failed, forbidden].map(|status| end_by(status, false)), [End::Early; 2]);
+        assert!([failed, forbidden].iter().all(|status| end_by(*status, false) == End::Early));
         assert_eq!(end_by(killed, false), End::Failed);
-        assert_eq!([failed, killed].map(|status| end_by(status, true)), [End::Failed; 2]);
+        assert!([failed, killed].iter().all(|status| end_by(*status, true) == End::Failed));
     }
 }
