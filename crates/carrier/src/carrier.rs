@@ -41,6 +41,7 @@ use sojourn_session::{DelegationToken, InboxNumber, InboxSlot, JoinT, LocalNumbe
 use sojourn_shm::{Access, Segment};
 use sojourn_stream::{Layout, SlotNumber, Stream};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// The subjects of events.
 pub(crate) const COMMANDS: u64 = 0;
@@ -52,12 +53,15 @@ pub(crate) const UNFILTERED: u64 = 5;
 pub(crate) const ASSISTANTS: u64 = 6;
 /// A program of an earlier server's session; its process number is in the lower half.
 pub(crate) const PROGRAM: u64 = 1 << 32;
+/// The socket of a session that is away or on its way out; the session's number is in the other
+/// bits.
+pub(crate) const SOCKET: u64 = 1 << 63;
 
 /// The carrier.
 pub struct Carrier {
     pub(crate) sessions: Box<dyn Sessions>,
     pub(crate) commands: Box<dyn Commands>,
-    pub(crate) set: OwnedFd,
+    pub(crate) set: Arc<OwnedFd>,
     pub(crate) metastate: Metastate,
     /// `None` if this kernel has no connection tracking.
     pub(crate) conntrack: Option<Conntrack>,

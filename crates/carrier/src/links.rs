@@ -342,6 +342,14 @@ impl Links {
         }
     }
 
+    /// Gives the session's packets back to the kernel at once, whatever interface they come by.
+    /// [`Links::give_back`] is still to follow.
+    pub(crate) fn release_everywhere(&mut self, key: &Key) {
+        for link in self.links.values_mut() {
+            let _ = link.filter.release_flow(key);
+        }
+    }
+
     /// Returns the map with the rules of an interface's sessions, for an assistant, which gives a
     /// session's packets back by it. [`Links::give_back`] is still to follow.
     pub(crate) fn rules(&self, interface: u32) -> Option<Arc<OwnedFd>> {

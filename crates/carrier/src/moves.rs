@@ -2,14 +2,16 @@
 //!
 //! The steps are in `offer`, `join` and `out` (out of the kernel), `end` (into it again), `attend`
 //! (the choice between them), `working` (what assistants do for sessions), `home` (requests for a
-//! return), `held` (programs that do not answer these), `numbers` (the state of a session whose
-//! program is silent). Not here: the loop of the thread (`run`), the order of commands and events
-//! (`incoming`). Read the head of `carrier` and `docs/understand/moves.md` first.
+//! return), `held` (programs that do not answer these), `hung_up` (sockets without a connection),
+//! `numbers` (the state of a session whose program is silent). Not here: the loop of the thread
+//! (`run`), the order of commands and events (`incoming`). Read the head of `carrier` and
+//! `docs/understand/moves.md` first.
 
 mod attend;
 mod end;
 mod held;
 mod home;
+mod hung_up;
 mod join;
 mod numbers;
 mod offer;

@@ -10,6 +10,7 @@
 use crate::export::has_received;
 use crate::raw::{self, SIOCOUTQ, SIOCOUTQNSD};
 use crate::repair::TCP_MAXSEG;
+use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -36,18 +37,21 @@ pub(crate) struct ProgramSocket {
     user: Uid,
     /// `None`: this descriptor is not the last one, or its close is no concern of this thread's.
     unused: Option<Sender<Unused>>,
+    /// The set that has the socket, see [`ProgramSocket::watch`].
+    watched_by: Option<Arc<OwnedFd>>,
 }
 
 impl ProgramSocket {
     /// `user`: whose programs alone wait where the lock is held; `unused`: whoever has an assistant
     /// close it.
     pub(crate) fn new(fd: OwnedFd, user: Uid, unused: Sender<Unused>) -> Self {
-        Self { fd: Arc::new(fd), user, unused: Some(unused) }
+        Self { fd: Arc::new(fd), user, unused: Some(unused), watched_by: None }
     }
 
     /// Gives the socket up, to whoever closes it.
     pub(crate) fn give_up(mut self) -> Unused {
         self.unused = None;
+        self.unwatch();
         Unused { fd: Arc::clone(&self.fd), user: self.user }
     }
 
@@ -58,6 +62,41 @@ impl ProgramSocket {
     /// Returns the descriptor for a process or thread that does not wait, or may.
     pub(crate) fn descriptor(&self) -> &Arc<OwnedFd> {
         &self.fd
+    }
+
+    /// Has a set tell, with that number, when the socket may have been hung up, until the carrier
+    /// gives it up.
+    ///
+    /// # Errors
+    /// Those of epoll_ctl(2).
+    pub(crate) fn watch(&mut self, set: &Arc<OwnedFd>, data: u64) -> Result<(), Errno> {
+        if self.watched_by.is_none() {
+            epoll::add(set, &*self.fd, EventData::new_u64(data), EventFlags::ET)?;
+            self.watched_by = Some(Arc::clone(set));
+        }
+        Ok(())
+    }
+
+    /// The set would have the socket for as long as the program has it.
+    fn unwatch(&mut self) {
+        if let Some(set) = self.watched_by.take() {
+            let _ = epoll::delete(set, &*self.fd);
+        }
+    }
+
+    /// Returns true if the socket has no connection any more, or sends and receives no more: its
+    /// addresses may be another socket's, or soon.
+    pub(crate) fn is_hung_up(&self) -> bool {
+        self.polled(PollFlags::empty()).contains(PollFlags::HUP)
+    }
+
+    fn polled(&self, asked: PollFlags) -> PollFlags {
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut set = [PollFd::new(&*self.fd, asked)];
+        match poll(&mut set, Some(&at_once)) {
+            Ok(1) => set[0].revents(),
+            _ => PollFlags::empty(),
+        }
     }
 
     /// Returns the socket's cookie (`SO_COOKIE`, socket(7)).
@@ -86,9 +125,7 @@ impl ProgramSocket {
     /// Returns true if the program would be told that it can read. A program may have asked to be
     /// told of many bytes only (`SO_RCVLOWAT`).
     pub(crate) fn is_readable(&self) -> bool {
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let mut set = [PollFd::new(&*self.fd, PollFlags::IN)];
-        poll(&mut set, Some(&at_once)) == Ok(1) && set[0].revents().contains(PollFlags::IN)
+        self.polled(PollFlags::IN).contains(PollFlags::IN)
     }
 
     /// Returns true if what the socket has received takes memory, in order or beyond a gap.
@@ -106,6 +143,7 @@ impl ProgramSocket {
 
 impl Drop for ProgramSocket {
     fn drop(&mut self) {
+        self.unwatch();
         let Some(sender) = self.unused.take() else { return };
         let unused = Unused { fd: Arc::clone(&self.fd), user: self.user };
         if let Err(nobody) = sender.send(unused) {
@@ -134,12 +172,16 @@ mod tests {
         let (done, heard) = channel();
         std::thread::spawn(move || {
             let (unused, closed) = channel();
-            let socket = ProgramSocket::new(held.into(), Uid::ROOT, unused);
+            let mut socket = ProgramSocket::new(held.into(), Uid::ROOT, unused);
             let numbers = (socket.not_acknowledged(), socket.not_sent());
-            let looks = [socket.is_readable(), socket.has_received()];
+            let looks = [socket.is_readable(), socket.has_received(), socket.is_hung_up()];
+            let set = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+            let is_watched = socket.watch(&Arc::new(set), 1);
             let has_gap = socket.seems_to_have_a_gap();
             let _ = socket.descriptor();
-            let is_known = socket.segment().is_some() && socket.cookie() != SocketCookie::NONE;
+            let is_known = is_watched.is_ok()
+                && socket.segment().is_some()
+                && socket.cookie() != SocketCookie::NONE;
             drop(socket);
             let left: Option<Unused> = closed.try_recv().ok();
             let _ = done.send((numbers, looks, has_gap, is_known, left.is_some()));
@@ -148,6 +190,6 @@ mod tests {
         // A thread that waits for the lock cannot be ended: the test would not end by itself
         // either.
         let answer = heard.recv_timeout(Duration::from_secs(10));
-        assert_eq!(answer, Ok(((Ok(0), 0), [false; 2], false, true, true)), "it waits");
+        assert_eq!(answer, Ok(((Ok(0), 0), [false; 3], false, true, true)), "it waits");
     }
 }

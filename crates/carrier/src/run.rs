@@ -4,7 +4,9 @@
 
 use crate::admission::Admission;
 use crate::assistants::Assistants;
-use crate::carrier::{ASSISTANTS, CHANGES, COMMANDS, Carrier, INBOX, ROUTERS, RULES, UNFILTERED};
+use crate::carrier::{
+    ASSISTANTS, CHANGES, COMMANDS, Carrier, INBOX, ROUTERS, RULES, SOCKET, UNFILTERED,
+};
 use crate::commands::Commands;
 use crate::conntrack::Conntrack;
 use crate::fragments::Fragments;
@@ -28,6 +30,7 @@ use sojourn_proto::time::Instant;
 use sojourn_pump::{now, position};
 use sojourn_session::{LocalNumber, ProcessId, ReasonT};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 const EVENTS: usize = 32;
 
@@ -72,7 +75,7 @@ impl Carrier {
         let mut carrier = Self {
             sessions,
             commands,
-            set,
+            set: Arc::new(set),
             metastate,
             conntrack: Conntrack::new(),
             rules,
@@ -152,6 +155,9 @@ impl Carrier {
                     UNFILTERED => self.read_arrivals(),
                     // They are heard below.
                     ASSISTANTS => {}
+                    socket if socket & SOCKET != 0 => {
+                        self.hung_up(LocalNumber(socket ^ SOCKET));
+                    }
                     program => self.program_ended(ProcessId(program as u32)),
                 }
             }

@@ -344,7 +344,10 @@ impl Interface for DriverInterface {
             return Err(SendError::Invalid);
         }
         match self.transmit(frame) {
-            Ok(status) => status::to_sent(status)?,
+            Ok(status) => match status::to_sent(status) {
+                Err(SendError::Link(LinkError::Gone)) => return Ok(self.gone()?),
+                sent => sent?,
+            },
             Err(_) => return Ok(self.gone()?),
         }
         self.counts.sent += 1;
@@ -366,6 +369,9 @@ impl Interface for DriverInterface {
     fn refresh(&mut self) -> Result<(), LinkError> {
         match self.device.with_deadline(Deadline::after(self.patience)).refresh() {
             Ok(out) => {
+                if status::to_link(out.ret) == Err(LinkError::Gone) {
+                    return self.gone();
+                }
                 status::to_link(out.ret)?;
                 self.properties = (&out.properties).into();
                 Ok(())

@@ -1,5 +1,5 @@
 //! A program that holds its socket's lock while its session moves: it keeps itself waiting, and
-//! nobody else.
+//! nobody else. One that disconnects its socket has no more of the addresses.
 //!
 //! The program is an ordinary user's, with a port. Its socket is written to from a page that never
 //! comes, by a process of the test's own that has taken the socket from it and has closed it since:
@@ -11,13 +11,16 @@
 #![allow(unsafe_code, reason = "a descriptor of another process")]
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{FromRawFd, OwnedFd};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, connect_unspec, socket_with, sockopt};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use sojourn_lab::net::{End, Link};
 use sojourn_lab::{Mode, Running, Sandbox, hold};
 use sojourn_system::network::{hosts, next_port};
 use sojourn_system::{Admin, LIMIT, rights};
 use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -280,4 +283,51 @@ fn who_holds_its_lock_in_the_middle_of_a_move_holds_up_nobody_else() {
     }
     assert_eq!(world.sandbox.server_part("carrier"), Some(world.carrier), "another carrier");
     world.finish(honest);
+}
+
+/// A program that disconnects its socket past the library, while its session is away: the addresses
+/// are anybody's from then on, and the kernel answers whoever connects to them. The program is
+/// stopped: its library does nothing for that.
+#[test]
+fn who_gives_its_addresses_up_gets_no_more_packets_for_them() {
+    let Some([a, b]) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    let mut world = World::new(&link);
+    let honest = world.start(false);
+    world.await_away(&honest, &[], PATIENCE);
+    for _ in 0..4 {
+        let mut hostile = world.start(true);
+        let pid = hostile.program.pid();
+        wait_for("bytes past the kernel", PATIENCE, || {
+            let away = world.admin.away().unwrap();
+            away.iter().any(|session| session.pid == pid && session.sent > 100_000).then_some(())
+        });
+        hostile.program.signal(rustix::process::Signal::STOP);
+        let socket = socket_of(pid);
+        let to = rustix::net::getsockname(&socket).unwrap().try_into().unwrap();
+        let from = rustix::net::getpeername(&socket).unwrap().unwrap().try_into().unwrap();
+        connect_unspec(&socket).unwrap();
+        // The kernel of the peer's host ends the connection.
+        hostile.peer.signal(rustix::process::Signal::KILL);
+        wait_for("an answer of the kernel's", PATIENCE, || {
+            link.host(End::B).enter(|| is_answered(from, to)).unwrap().then_some(())
+        });
+    }
+    world.assert_serves(&honest);
+    world.finish(honest);
+}
+
+/// Returns true if somebody accepts or refuses a connection between these addresses, before a lost
+/// segment would be sent for the fourth time.
+fn is_answered(from: SocketAddr, to: SocketAddr) -> bool {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).unwrap();
+    sockopt::set_socket_reuseaddr(&socket, true).unwrap();
+    // The connection of before may still be there.
+    let is_bound = rustix::net::bind(&socket, &from).is_ok();
+    if !is_bound || rustix::net::connect(&socket, &to) != Err(rustix::io::Errno::INPROGRESS) {
+        return false;
+    }
+    let limit = Timespec { tv_sec: 6, tv_nsec: 0 };
+    poll(&mut [PollFd::new(&socket, PollFlags::OUT)], Some(&limit)) == Ok(1)
 }

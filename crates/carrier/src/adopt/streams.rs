@@ -4,7 +4,7 @@
 
 use super::{AdoptError, stream_of};
 use crate::assistants::{Heard, What};
-use crate::carrier::Carrier;
+use crate::carrier::{Carrier, SOCKET};
 use crate::export::Addresses;
 use crate::fd_name::{FdName, Kept};
 use crate::joined::JoinedEnds;
@@ -110,7 +110,7 @@ impl Carrier {
         kept: KeptSession,
         inherited: &Inherited,
     ) -> Result<LocalNumber, AdoptError> {
-        let KeptSession { fd_name, socket, record, region, inbox } = kept;
+        let KeptSession { fd_name, mut socket, record, region, inbox } = kept;
         let is_read = record.is_some();
         let record = record.or_else(|| inherited.addresses.map(unread_record));
         let record = record.ok_or(AdoptError::OtherSession)?;
@@ -121,7 +121,11 @@ impl Carrier {
         let named = InboxT { id: number.0, slot, memory, ready, attention };
         let peer = self.peer_inboxes.open(&named).ok_or(AdoptError::Memory)?.inbox;
         let stream = stream_of(&fd_name, &region, peer).ok_or(AdoptError::Memory);
-        let is_ruled = stream.is_ok() && self.links.adopt_session(&fd_name, &key);
+        // A socket that is put back has no connection meanwhile.
+        let is_watched = stream.as_ref().is_ok_and(|stream| {
+            stream.is_frozen() || socket.watch(&self.set, SOCKET | local.0).is_ok()
+        });
+        let is_ruled = is_watched && self.links.adopt_session(&fd_name, &key);
         // On the way home the rule goes when the socket has everything.
         let is_rebuilt = !is_ruled
             && is_read

@@ -2,7 +2,7 @@
 //!
 //! Not here: the order (`admission`), and the steps after the beginning (`out`).
 
-use crate::carrier::{Carrier, OpenedJoin};
+use crate::carrier::{Carrier, OpenedJoin, SOCKET};
 use crate::joined::JoinedStream;
 use crate::next_hop::next_hop_of;
 use crate::session::{Phase, Session};
@@ -32,7 +32,10 @@ impl Carrier {
         };
         let place = opened.ends.own;
         let phase = match phase {
-            Phase::Offered { socket } => {
+            Phase::Offered { mut socket } => {
+                if socket.watch(&self.set, SOCKET | local.0).is_err() {
+                    return self.sessions.left(local, ReasonT::Resources, Traffic::default());
+                }
                 let OpenedJoin { stream, ends } = opened;
                 self.admission.push(ends.peer.inbox, local);
                 Phase::Queued(Box::new(Queued { socket, stream, joined, ends }))

@@ -114,6 +114,11 @@ impl Carrier {
         waiting.turned = Some(self.turn(key, next_hop, waiting)?);
         // A program that does not read what it has may not do so before it has sent something.
         waiting.stream.ledger().urge();
+        if waiting.socket.is_hung_up() {
+            // The packets are another socket's, or nobody's.
+            restore_packets(&mut self.links, key, waiting);
+            return Err(TakeError::Export(ExportError::State));
+        }
         // Packets on their way past the filter may have left a gap, which nothing would fill any
         // more.
         let is_quiet = is_quiet(waiting);

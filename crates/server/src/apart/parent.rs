@@ -333,9 +333,16 @@ fn judge(generation: &Generation, role: Role) -> Verdict {
                 let name = role.name();
                 log::say(Level::Error, format_args!("process {name} was ended by signal {signal}"));
             }
-            Verdict::Over(if generation.is_ready() { End::Failed } else { End::Early })
+            Verdict::Over(end_by(status, generation.is_ready()))
         }
     }
+}
+
+/// Returns the end of a generation one of whose processes has failed.
+fn end_by(status: ExitStatus, is_ready: bool) -> End {
+    // Whoever kills a process that has hardly begun has not shown that it cannot begin.
+    let is_killed = status.signal() == Some(libc::SIGKILL);
+    if is_ready || is_killed { End::Failed } else { End::Early }
 }
 
 #[cfg(test)]
@@ -349,5 +356,14 @@ mod tests {
         assert!(!is_room(&others, Role::Front) && is_room(&others, Role::Carrier));
         others.extend((0..KEEPERS_MAX).map(|_| Other { by: Role::Carrier, pid }));
         assert!(!is_room(&others, Role::Carrier) && !is_room(&[], Role::Prober));
+    }
+
+    #[test]
+    fn a_process_that_is_killed_at_its_beginning_is_started_anew() {
+        let [failed, killed, forbidden] =
+            [1 << 8, libc::SIGKILL, libc::SIGSYS].map(ExitStatus::from_raw);
+        assert!([failed, forbidden].iter().all(|status| end_by(*status, false) == End::Early));
+        assert_eq!(end_by(killed, false), End::Failed);
+        assert!([failed, killed].iter().all(|status| end_by(*status, true) == End::Failed));
     }
 }
