@@ -353,7 +353,7 @@ pub fn keep(path: &Path) -> io::Result<()> {
     if let Ok(held) = &mut kept {
         // With its filters gone the sessions' packets are the kernel's again.
         held.retain(|name, _| link_name(name).is_none());
-        abandoned::end(held.values().flatten());
+        core::mem::take(held).into_values().for_each(abandoned::end);
     }
     // The file goes before the listener closes, so that nobody finds a file without a listener. By
     // now it may be another keeper's.

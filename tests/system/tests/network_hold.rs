@@ -296,7 +296,7 @@ fn who_gives_its_addresses_up_gets_no_more_packets_for_them() {
     let honest = world.start(false);
     world.await_away(&honest, &[], PATIENCE);
     for _ in 0..4 {
-        let mut hostile = world.start(true);
+        let hostile = world.start(true);
         let pid = hostile.program.pid();
         wait_for("bytes past the kernel", PATIENCE, || {
             let away = world.admin.away().unwrap();

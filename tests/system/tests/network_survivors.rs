@@ -59,7 +59,10 @@ fn listen(link: &Link, stage: &Stage) -> TcpListener {
 
 fn listen_at(link: &Link, stage: &Stage, port: u16) -> TcpListener {
     let address = (stage.address.clone(), port);
-    link.host(End::A).enter(|| TcpListener::bind(address).unwrap()).unwrap()
+    // A child that another test is just starting may have the listener of before until its exec.
+    wait_for("a port that is free", || {
+        link.host(End::A).enter(|| TcpListener::bind(&address).ok()).unwrap()
+    })
 }
 
 /// Answers the questions of a program up to its last, and that with `last`.
