@@ -11,7 +11,9 @@
 //! listens there, its SYN is answered with a reset, too, as a rule before it has accepted anything.
 //! A process without any right can do all of this, except from the port of an accepted connection
 //! below 1024. A socket that was being put back is in repair mode, which that process cannot leave:
-//! another one sends the SYN in its place, from the addresses of the record. Not here: sessions that can still be put back (`moves`), and the keeper (`keeping`).
+//! another one sends the SYN in its place, from the addresses of the record.
+//!
+//! Not here: sessions that can still be put back (`moves`), and the keeper (`keeping`).
 
 use crate::raw;
 use rustix::fd::OwnedFd;
