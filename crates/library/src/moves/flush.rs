@@ -265,6 +265,9 @@ impl OwnSession<'_> {
         let is_socket = self.kind() != KindT::Pipe;
         let (mut is_reset, mut is_short) = (false, false);
         let before = done;
+        // Bytes that come after the peer's end are answered by a reset that the kernel calls
+        // `EPIPE` and tells no receiver. Any other error it tells itself.
+        let has_ended = is_socket && kernel::has_ended(self.number());
         while done < owed {
             // Sending would take away an error that the program has to see (`sock_error`).
             if is_socket && kernel::has_error(self.number()) {
@@ -297,13 +300,7 @@ impl OwnSession<'_> {
                 }
             }
         }
-        // Bytes that come after the peer's end are answered by a reset that the kernel calls
-        // `EPIPE` and tells no receiver. Any other error it tells itself. The end may have come in
-        // the middle of this, so it is asked for last.
-        is_reset |= is_socket
-            && done > before
-            && kernel::has_ended(self.number())
-            && kernel::take_error(self.number());
+        is_reset |= has_ended && done > before && kernel::take_error(self.number());
         Pushed { done, is_reset, is_short }
     }
 
