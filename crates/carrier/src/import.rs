@@ -10,7 +10,7 @@
 use crate::export::{ExportError, KEEPALIVE, addresses};
 use crate::raw;
 use crate::repair::{Queue, Repair, TCP_REPAIR_OPTIONS, TCP_TIMESTAMP, Windows};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketAddrAny, sockopt};
@@ -99,9 +99,7 @@ pub fn finish(record: &SessionRecord, socket: BorrowedFd<'_>) -> Result<(), Impo
 
 /// Returns true if an error waits in the socket for its next call.
 fn has_error(socket: BorrowedFd<'_>) -> bool {
-    let mut set = [PollFd::from_borrowed_fd(socket, PollFlags::empty())];
-    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    poll(&mut set, Some(&at_once)).is_ok() && set[0].revents().contains(PollFlags::ERR)
+    raw::polled(socket, PollFlags::empty()).contains(PollFlags::ERR)
 }
 
 /// The addresses of a socket in its own forms: an IPv4 session may be in an IPv6 socket.

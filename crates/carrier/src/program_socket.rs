@@ -10,8 +10,8 @@
 use crate::export::has_received;
 use crate::raw::{self, SIOCOUTQ, SIOCOUTQNSD};
 use crate::repair::TCP_MAXSEG;
+use rustix::event::PollFlags;
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::sockopt;
@@ -87,16 +87,7 @@ impl ProgramSocket {
     /// Returns true if the socket has no connection any more, or sends and receives no more: its
     /// addresses may be another socket's, or soon.
     pub(crate) fn is_hung_up(&self) -> bool {
-        self.polled(PollFlags::empty()).contains(PollFlags::HUP)
-    }
-
-    fn polled(&self, asked: PollFlags) -> PollFlags {
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let mut set = [PollFd::new(&*self.fd, asked)];
-        match poll(&mut set, Some(&at_once)) {
-            Ok(1) => set[0].revents(),
-            _ => PollFlags::empty(),
-        }
+        raw::polled(&*self.fd, PollFlags::empty()).contains(PollFlags::HUP)
     }
 
     /// Returns the socket's cookie (`SO_COOKIE`, socket(7)).
@@ -125,7 +116,7 @@ impl ProgramSocket {
     /// Returns true if the program would be told that it can read. A program may have asked to be
     /// told of many bytes only (`SO_RCVLOWAT`).
     pub(crate) fn is_readable(&self) -> bool {
-        self.polled(PollFlags::IN).contains(PollFlags::IN)
+        raw::polled(&*self.fd, PollFlags::IN).contains(PollFlags::IN)
     }
 
     /// Returns true if what the socket has received takes memory, in order or beyond a gap.

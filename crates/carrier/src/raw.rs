@@ -1,9 +1,10 @@
 //! System calls on sockets for which there is no safe wrapper: options by number, queue lengths,
-//! disconnecting.
+//! disconnecting; and polls that do not wait.
 //!
 //! Not here: repair mode's calls (`repair`).
 #![allow(unsafe_code, reason = "system calls that rustix does not have")]
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, AsRawFd};
 use rustix::io::Errno;
 use sojourn_options::OptionName;
@@ -22,6 +23,15 @@ fn answer(status: libc::c_int) -> Result<libc::c_int, Errno> {
     }
     let error = std::io::Error::last_os_error();
     Err(Errno::from_io_error(&error).unwrap_or(Errno::IO))
+}
+
+/// Returns what a poll says of a descriptor at once, of `asked` and of what nobody asks for.
+pub(crate) fn polled(fd: impl AsFd, asked: PollFlags) -> PollFlags {
+    let mut set = [PollFd::new(&fd, asked)];
+    match poll(&mut set, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
+        Ok(1) => set[0].revents(),
+        _ => PollFlags::empty(),
+    }
 }
 
 /// Reads an option: fills `value` as far as the kernel has bytes, and returns their number.

@@ -7,7 +7,6 @@
 
 use crate::fd_name::{FdName, Kept};
 use crate::joined::{JoinedEnds, JoinedStream};
-use crate::links::Ticket;
 use crate::metastate::{Mac, NextHop};
 use crate::plan::UdpPlan;
 use crate::program_socket::ProgramSocket;
@@ -162,7 +161,7 @@ pub(crate) enum Parked {
     /// Its state is read; the keeper has its socket.
     TakenOut(Box<Waiting>, Box<Export>),
     /// The keeper has its state, which is taken out of the socket.
-    Released(Box<Waiting>, Box<ExportedSession>),
+    Released(Box<Waiting>, Box<Export>),
     /// It becomes the kernel's, and the carrier has its socket no more.
     Leaving(Box<Leaving>),
 }
@@ -171,17 +170,9 @@ pub(crate) enum Parked {
 pub(crate) struct Export {
     /// The next hop of its packets.
     pub(crate) next_hop: NextHop,
-    /// The file for the record. Until it is sealed the socket has everything.
+    /// The file for the record, for the assistant. Until it is sealed the socket has everything.
     pub(crate) file: Arc<OwnedFd>,
-    pub(crate) kept: Kept,
-}
-
-/// A session whose state the keeper has: the way of its packets, and its state.
-pub(crate) struct ExportedSession {
-    pub(crate) ticket: Ticket,
-    pub(crate) next_hop: NextHop,
-    pub(crate) record: SessionRecord,
-    /// A file with the record.
+    /// The same, for the program.
     pub(crate) sealed: OwnedFd,
     pub(crate) kept: Kept,
 }

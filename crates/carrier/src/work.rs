@@ -239,13 +239,11 @@ fn adopt(
     look: &mut Look,
 ) -> Option<Box<Inherited>> {
     let addresses = addresses(socket).ok();
-    match (expected, addresses) {
-        (Some(expected), Some(found)) if found != expected => return None,
-        // A socket that its program has taken for reset, or that was being put back, has no
-        // addresses any more. Then those of the record find the rule.
-        (Some(_), _) => {}
-        (None, Some(_)) => {}
-        (None, None) => return None,
+    // A socket that its program has taken for reset, or that was being put back, has no addresses
+    // any more. Then those of the record find the rule.
+    let known = addresses.or(expected)?;
+    if expected.is_some_and(|expected| expected != known) {
+        return None;
     }
     // A session whose socket reports nothing is put back as well, only later.
     let _ = report(socket, program);

@@ -8,12 +8,14 @@
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 #![allow(unsafe_code, reason = "fork(2) and ptrace(2)")]
 
+mod sockets;
+
+use sockets::{may_repair, pair};
 use sojourn_carrier::{export, finish, import};
 use sojourn_proto::record::{Kind, SessionRecord, TcpTuning};
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::fd::AsFd;
-use std::time::Duration;
 
 /// More system calls than a connection takes to be put back.
 const CALLS_MAX: u32 = 500;
@@ -22,17 +24,6 @@ const CALLS_MAX: u32 = 500;
 const UNREAD: usize = 3_000;
 const SENT: usize = 2_000;
 const UNSENT: usize = 150_000;
-
-fn pair(address: &str) -> (TcpStream, TcpStream) {
-    let listener = TcpListener::bind(address).unwrap();
-    let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let other = listener.accept().unwrap().0;
-    for end in [&one, &other] {
-        end.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        end.set_nodelay(true).unwrap();
-    }
-    (one, other)
-}
 
 /// The record of a session that is away, with bytes in all its queues.
 fn record(socket: &TcpStream) -> SessionRecord {
@@ -128,9 +119,7 @@ fn check(record: &SessionRecord, one: &mut TcpStream, other: &mut TcpStream, wha
 
 #[test]
 fn what_one_has_begun_to_put_back_the_next_one_finishes() {
-    let held = rustix::thread::capabilities(None).unwrap().effective;
-    if !held.contains(rustix::thread::CapabilitySet::NET_ADMIN) {
-        eprintln!("skipped: taking connections out of sockets needs CAP_NET_ADMIN");
+    if !may_repair() {
         return;
     }
     // The last is an IPv4 connection in IPv6 sockets.

@@ -6,33 +6,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
+mod sockets;
+
+use sockets::{may_repair, pair};
 use sojourn_carrier::{ExportError, ImportError, export, import, release};
 use sojourn_lab::net::{Host, is_possible};
 use sojourn_proto::record::{Kind, SessionRecord, TcpTuning};
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
-
-fn may_repair() -> bool {
-    let held = rustix::thread::capabilities(None).unwrap().effective;
-    let may = held.contains(rustix::thread::CapabilitySet::NET_ADMIN);
-    if !may {
-        eprintln!("skipped: taking connections out of sockets needs CAP_NET_ADMIN");
-    }
-    may
-}
-
-fn pair(address: &str) -> (TcpStream, TcpStream) {
-    let listener = TcpListener::bind(address).unwrap();
-    let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let other = listener.accept().unwrap().0;
-    for end in [&one, &other] {
-        end.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        end.set_nodelay(true).unwrap();
-    }
-    (one, other)
-}
 
 /// The record, as soon as nothing is on its way.
 fn settled(socket: &TcpStream) -> SessionRecord {

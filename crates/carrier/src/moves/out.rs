@@ -12,14 +12,12 @@ use crate::links::{Links, Ticket};
 use crate::metastate::NextHop;
 use crate::next_hop::{hop_of, next_hop_of};
 use crate::quiesce::{TAKE_EVERY_US, TAKE_LIMIT_US, wait_for_softirqs};
-use crate::session::{
-    Delegated, Export, ExportedSession, Outcome, Parked, Phase, Session, SocketContent, token,
-};
+use crate::session::{Delegated, Export, Outcome, Parked, Phase, Session, SocketContent, token};
 use crate::sockets::InterfaceError;
 use crate::too_big::PathMtu;
 use crate::waiting::{Redirection, Waiting};
 use crate::work::{Done, Finished, TakeOutError, Work};
-use rustix::fd::AsFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use sojourn_filter::{Failed, Key};
 use sojourn_proto::record::SessionRecord;
@@ -169,7 +167,9 @@ impl Carrier {
         }
         let Some(Redirection { ticket, .. }) = &waiting.turned else { return Ok(None) };
         let Waiting { socket, joined, ends, .. } = &*waiting;
-        let file = Arc::new(sealed::empty().map_err(TakeError::Seal)?);
+        let file = sealed::empty().map_err(TakeError::Seal)?;
+        // Nothing may fail any more once the socket has been read.
+        let sealed = rustix::io::fcntl_dupfd_cloexec(&file, 0).map_err(TakeError::Seal)?;
         let fd_name = joined.fd_name(token(), ends, ticket, next_hop.interface);
         let inbox = self.peer_inboxes.descriptors(ends.peer.inbox).unwrap_or_default();
         let kept = Kept { fd_name, region: joined.region.clone(), inbox, own: None };
@@ -181,7 +181,7 @@ impl Carrier {
             self.links.keeping.release(&kept.fd_name);
             return Err(TakeError::Kept);
         }
-        Ok(Some(Export { next_hop, file, kept }))
+        Ok(Some(Export { next_hop, file: Arc::new(file), sealed, kept }))
     }
 
     /// Goes on with a session whose state an assistant has read, or has not.
@@ -190,26 +190,21 @@ impl Carrier {
         local: LocalNumber,
         key: Key,
         mut waiting: Box<Waiting>,
-        Export { next_hop, file, kept }: Export,
+        export: Box<Export>,
         done: Done,
     ) {
-        let taken = record_of(done);
-        waiting.reports = taken.is_ok();
-        let sealed = rustix::io::fcntl_dupfd_cloexec(&file, 0).map_err(TakeError::Seal);
-        let (record, sealed, ticket) = match (taken, sealed, waiting.turned.take()) {
-            (Ok(record), Ok(sealed), Some(turned)) => (*record, sealed, turned.ticket),
-            (taken, sealed, turned) => {
-                waiting.turned = turned;
-                let error = taken.err().or(sealed.err()).unwrap_or(TakeError::NoAnswer);
-                return self.put_down(local, key, waiting, &kept, error);
+        match record_of(done) {
+            Ok(record) if needs_release(&record) => {
+                waiting.reports = true;
+                let work = Work::Release(record);
+                self.work(local, key, Parked::Released(waiting, export), work);
             }
-        };
-        let exported = ExportedSession { ticket, next_hop, record, sealed, kept };
-        if !needs_release(&exported.record) {
-            return self.delegate(local, key, *waiting, exported);
+            Ok(record) => {
+                waiting.reports = true;
+                self.delegate(local, key, waiting, *export, TakenOut { record, file: None });
+            }
+            Err(error) => self.put_down(local, key, waiting, &export.kept, error),
         }
-        let work = Work::Release(Box::new(exported.record.clone()));
-        self.work(local, key, Parked::Released(waiting, Box::new(exported)), work);
     }
 
     /// Goes on with a session out of whose socket an assistant has taken what the record has, or
@@ -218,21 +213,13 @@ impl Carrier {
         &mut self,
         local: LocalNumber,
         key: Key,
-        mut waiting: Box<Waiting>,
-        exported: ExportedSession,
+        waiting: Box<Waiting>,
+        export: Box<Export>,
         Finished { done, file }: Finished,
     ) {
         match record_of(done) {
-            Ok(record) => {
-                let sealed = file.unwrap_or(exported.sealed);
-                let exported = ExportedSession { record: *record, sealed, ..exported };
-                self.delegate(local, key, *waiting, exported);
-            }
-            Err(error) => {
-                let ExportedSession { ticket, next_hop, kept, .. } = exported;
-                waiting.turned = Some(Redirection { ticket, next_hop, since: now() });
-                self.put_down(local, key, waiting, &kept, error);
-            }
+            Ok(record) => self.delegate(local, key, waiting, *export, TakenOut { record, file }),
+            Err(error) => self.put_down(local, key, waiting, &export.kept, error),
         }
     }
 
@@ -260,12 +247,15 @@ impl Carrier {
         &mut self,
         local: LocalNumber,
         key: Key,
-        waiting: Waiting,
-        exported: ExportedSession,
+        mut waiting: Box<Waiting>,
+        Export { next_hop, sealed, kept, .. }: Export,
+        TakenOut { record, file: changed }: TakenOut,
     ) {
+        let Some(Redirection { ticket, .. }) = waiting.turned.take() else {
+            return self.put_down(local, key, waiting, &kept, TakeError::NoAnswer);
+        };
         let Self { links, sessions, tokens, flows, .. } = self;
-        let Waiting { socket, stream, ends, .. } = waiting;
-        let ExportedSession { ticket, next_hop, record, sealed, kept } = exported;
+        let Waiting { socket, stream, ends, .. } = *waiting;
         let Ticket { link, socket: packets, port, .. } = ticket;
         let token = kept.fd_name.token;
         tokens.insert(token, local);
@@ -278,7 +268,7 @@ impl Carrier {
             packets: packets.into(),
             ring: links.ring(),
             xdp: links.take_xdp(next_hop.interface, link),
-            record: sealed.into(),
+            record: changed.unwrap_or(sealed).into(),
         };
         sessions.delegate(local, what);
         let delegated = Delegated {
@@ -286,7 +276,7 @@ impl Carrier {
             socket,
             stream,
             ends,
-            record,
+            record: *record,
             token,
             next_hop,
             path: PathMtu::new(now()),
@@ -302,6 +292,13 @@ impl Carrier {
         self.table.insert(local, Session { key, phase: Phase::Delegated(Box::new(delegated)) });
         self.timers.set(local, None);
     }
+}
+
+/// The state of a session that is out of its socket.
+struct TakenOut {
+    record: Box<SessionRecord>,
+    /// A file with the record, if that has changed since the keeper's was sealed.
+    file: Option<OwnedFd>,
 }
 
 /// Returns the record of an assistant's answer.

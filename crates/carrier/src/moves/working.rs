@@ -116,12 +116,12 @@ impl Carrier {
                 self.catch_up(local, asked);
             }
             (Parked::TakenOut(waiting, export), done) => {
-                self.taken_out(local, key, waiting, *export, done);
+                self.taken_out(local, key, waiting, export, done);
                 // The program may have frozen the stream.
                 self.catch_up(local, Asked { attention: true, ..asked });
             }
-            (Parked::Released(waiting, exported), done) => {
-                self.released(local, key, waiting, *exported, Finished { done, file });
+            (Parked::Released(waiting, export), done) => {
+                self.released(local, key, waiting, export, Finished { done, file });
                 self.catch_up(local, Asked { attention: true, ..asked });
             }
             (Parked::Leaving(leaving), done) => self.left(local, key, *leaving, done),
